@@ -384,10 +384,7 @@ class CubeLowering {
       row.inner = 1;
       return row;
     }
-    TileOperand number;
-    number.space = Space::immediate;
-    if (node >= 0) number.immediate = plan_.nodes[node].immediate;
-    return number;
+    return TileOperand::of_immediate(node < 0 ? 0 : plan_.nodes[node].immediate);
   }
 
   // Elements of k that so many steps from step `first` on are.

@@ -40,7 +40,7 @@ TileOperand Emitter::operand(const TileValue& value, int64_t element_offset) {
       operand.index = code_.pointer_register(
           pointer_of(plan_.accesses[value.index], code_.space, element_offset));
       break;
-    default: operand.immediate = value.immediate; break;
+    default: operand = TileOperand::of_immediate(value.immediate); break;
   }
   return operand;
 }

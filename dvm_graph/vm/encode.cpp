@@ -17,7 +17,7 @@ uint64_t* encode_operand(const TileCode& code, const TileOperand& operand, uint6
   if (operand.space == Space::immediate) {
     words.address = static_cast<uint32_t>(Space::immediate) << kSpaceShift;
     std::memcpy(to, &words, sizeof words);
-    to[1] = operand.immediate;
+    to[1] = operand.immediate();
     return to + 2;
   }
   words.inner_stride = operand.inner;

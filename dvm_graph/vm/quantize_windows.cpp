@@ -64,7 +64,7 @@ class Chain {
   // That number, as a level.
   bool level(int64_t& level) const {
     if (other().space != Space::immediate) return false;
-    const auto bits = static_cast<uint32_t>(other().immediate);
+    const auto bits = static_cast<uint32_t>(other().immediate());
     const double number =
         at_.dtype == DType::f32 ? std::bit_cast<float>(bits) : std::bit_cast<int32_t>(bits);
     if (!(std::abs(number) <= kFarthestLevel) || number != std::trunc(number)) return false;
@@ -117,8 +117,7 @@ class Quantizer {
     quantized_.family = Family::d_depthwise_quantize;
     quantized_.operand_count = 6;
     TileOperand& addend = quantized_.operands[kAddend];
-    addend = {};
-    addend.space = Space::immediate;
+    addend = TileOperand::of_immediate(0);
     if (chain.next(Family::v_add, DType::i32)) {
       if (!chain.varies_once()) return 0;
       addend = chain.other();

@@ -24,7 +24,14 @@ struct TileOperand {
   int32_t index = 0;   // buffer, or pointer register
   int32_t offset = 0;  // bytes into the buffer
   int32_t inner = 0, outer = 0, middle = 0;
-  uint64_t immediate = 0;
+
+  // Lies in the place of index and offset, which it has none of.
+  uint64_t immediate() const {
+    return uint64_t{static_cast<uint32_t>(offset)} << 32 | static_cast<uint32_t>(index);
+  }
+  static TileOperand of_immediate(uint64_t bits) {
+    return {Space::immediate, static_cast<int32_t>(bits), static_cast<int32_t>(bits >> 32)};
+  }
 };
 
 struct TileInstruction {

@@ -32,7 +32,7 @@ void add_operand(Text& text, const TileOperand& operand, DType dtype) {
   switch (operand.space) {
     case Space::local: text.add("b%d", operand.index); break;
     case Space::pointer: text.add("p%d", operand.index); break;
-    default: return add_immediate(text, dtype, operand.immediate);
+    default: return add_immediate(text, dtype, operand.immediate());
   }
   if (operand.offset != 0) text.add("+%d", operand.offset);
   text.add("(%d,%d,%d)", operand.outer, operand.middle, operand.inner);
