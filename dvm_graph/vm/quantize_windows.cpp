@@ -151,9 +151,12 @@ class Quantizer {
       const TileInstruction* bytes = chain.next(Family::d_store, dtype);
       if (bytes == nullptr) bytes = chain.next(Family::d_store_view, dtype);
       if (bytes == nullptr) continue;
+      if (!are_bytes(levels, dtype)) return false;
+      // What is turned around is so in tiles, not byte by byte.
+      if (bytes->operands[0].inner != quantized_.operands[0].inner) return false;
       quantized_.dtype = dtype;
       quantized_.operands[0] = bytes->operands[0];
-      return are_bytes(levels, dtype);
+      return true;
     }
     const TileInstruction* const bundles = chain.next(Family::d_pack_a_bundles, DType::i32);
     if (bundles == nullptr || !joins(*bundles)) return false;

@@ -44,6 +44,23 @@ def test_levels_are_bundles_of_a_product(
     check(model, *feeds, simd=simd, instruction="d_depthwise_quantize" if channels % 4 == 0 else "")
 
 
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("channels", [3, 32, 80])
+def test_levels_are_a_result(channels: int, kind: str) -> None:
+    """In planes, where an image's channels lie side by side: turned around in tiles. Windows by two, one row, none."""
+    zero = np.array(100 if kind == "uint8" else -3, kind)
+    constants = {
+        "w": weights(channels, 1, 3, 3), "s": np.float32(0.02), "none": np.int8(0), "t": np.float32(1.7), "z": zero,
+    }  # fmt: skip
+    text = f"""g ({kind}[n, {channels}, h, k] x) => ({kind}[n, {channels}, p, q] y) {{
+        y = QLinearConv<group = {channels}, pads = [1, 1, 1, 1], strides = [2, 1]>(x, s, z, w, s, none, t, z)
+    }}"""
+    feeds = [
+        {"x": integers(kind, n, channels, h, w)} for n, h, w in ((2, 11, 30), (1, 1, 1), (0, 4, 4))
+    ]
+    check(model_with(text, constants), *feeds)
+
+
 @pytest.mark.parametrize(("most", "least"), [(255, 0), (300, 0), (255, -1), (127, -128), (100, 7)])
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 @pytest.mark.parametrize("operator", ["ConvInteger", "MatMulInteger"])
