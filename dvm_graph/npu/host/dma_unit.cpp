@@ -126,12 +126,56 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
 // Of one side only so few elements that most of a block's lanes would be empty.
 constexpr int64_t kNarrow = 4;
 
+template <class To, class From, int L>
+DVM_INLINE Vec<BlockLane<To, From>, L> load_lanes(const From* from) {
+  using B = BlockLane<To, From>;
+  const auto v = load<Vec<LaneType<From>, L>>(reinterpret_cast<const LaneType<From>*>(from));
+  if constexpr (std::is_same_v<B, LaneType<From>>)
+    return v;
+  else
+    return convert_lanes<To, From, L>(v);
+}
+
+template <class To, class From, int L>
+DVM_INLINE void store_lanes_of(To* to, Vec<BlockLane<To, From>, L> v) {
+  using B = BlockLane<To, From>;
+  auto* at = reinterpret_cast<LaneType<To>*>(to);
+  if constexpr (std::is_same_v<B, LaneType<To>>)
+    store(at, v);
+  else
+    store(at, convert_lanes<To, From, L>(v));
+}
+
 // to[i * to_step + j * to_stride] = from[i * from_step + j * from_stride] for i < n, j < Few.
 template <int Few, class To, class From>
 void transpose_few(To* to, int64_t to_step, int64_t to_stride, const From* from, int64_t from_step,
                    int64_t from_stride, int64_t n) {
+  using B = BlockLane<To, From>;
+  constexpr int L = kBlockLanes<B>;
+  constexpr auto kLane = std::make_integer_sequence<int, L>{};
+  int64_t i = 0;
+  if constexpr (Few > 1) {
+    Vec<B, L> rows[Few];
+    if (from_step == Few && from_stride == 1 && to_step == 1) {
+      for (; i + L <= n; i += L) {
+#pragma GCC unroll 4
+        for (int j = 0; j < Few; j++) rows[j] = load_lanes<To, From, L>(from + i * Few + j * L);
+        take_apart(rows, kLane);
+#pragma GCC unroll 4
+        for (int j = 0; j < Few; j++) store_lanes_of<To, From, L>(to + i + j * to_stride, rows[j]);
+      }
+    } else if (to_step == Few && to_stride == 1 && from_step == 1) {
+      for (; i + L <= n; i += L) {
+#pragma GCC unroll 4
+        for (int j = 0; j < Few; j++) rows[j] = load_lanes<To, From, L>(from + i + j * from_stride);
+        put_together(rows, kLane);
+#pragma GCC unroll 4
+        for (int j = 0; j < Few; j++) store_lanes_of<To, From, L>(to + i * Few + j * L, rows[j]);
+      }
+    }
+  }
   DVM_INDEPENDENT_ITERATIONS
-  for (int64_t i = 0; i < n; i++) {
+  for (; i < n; i++) {
 #pragma GCC unroll 4
     for (int j = 0; j < Few; j++)
       to[i * to_step + j * to_stride] = convert_one<To>(from[i * from_step + j * from_stride]);
