@@ -63,7 +63,9 @@ _CARRIES_ORDER = frozenset({"concat", "reshape", "slice", "gather", "broadcast_t
 
 
 def comes_channels_last(x: Value) -> bool:
-    """Whether [batch, channels, ...] is computed, as far as back to products, from what a channels-last image was turned to."""
+    """Whether [batch, channels, ...] is computed, as far back as to products, from what channels-last images or rows of tokens
+    were turned to.
+    """
     waiting, seen = [x], {x}
     while waiting:
         node = waiting.pop().producer
@@ -71,7 +73,7 @@ def comes_channels_last(x: Value) -> bool:
             continue
         if node.op == "transpose":
             perm = tuple(node.attrs["perm"])
-            if len(perm) >= 4 and perm == (0, len(perm) - 1, *range(1, len(perm) - 1)):
+            if len(perm) >= 3 and perm == (0, len(perm) - 1, *range(1, len(perm) - 1)):
                 return True
         if node.op in _CARRIES_ORDER or OPERATORS[node.op].kind in (Kind.MAP, Kind.REDUCE):
             new = {value for value in node.inputs if value is not None} - seen
