@@ -1,7 +1,7 @@
 """Pools: reductions over windows of channels-last images, or of planes: images of one channel each.
 
 What comes from a convolution lies channels-last, and stays so. Other images lie in planes, which are pooled as they are
-where a pool leaves less to turn over than it reads, or where pixels are shorter than a vector.
+where channels are few.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, floordiv, maximum, mul, neg, product, sub
 
-_CHANNELS_OF_A_VECTOR = 16
-"""Pixels of so many channels, or fewer, are not much of a vector."""
-_LEAST_STRIDE = 4
-"""Of windows along all axes: elements of an image for each of the results, from which on the results are what is turned over."""
+_FEW_CHANNELS = 8
+"""Up to which a pixel is at most half of a long vector, and planes, whose neighbouring windows share vectors, are reduced faster. From about
+twice as many on that hangs on the width of images (docs/performance/notes.md).
+"""
 _EXACT_AS_FLOATS = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 
 
@@ -50,11 +50,11 @@ def _axes(node: Node, x: Value) -> list[WindowAxis] | None:
     return axes
 
 
-def by_planes(x: Value, axes: Sequence[WindowAxis]) -> bool:
+def by_planes(x: Value) -> bool:
     """Whether windows over `x`, [batch, channels, ...], are better reduced channel by channel."""
-    channels, stride = shape_of(x)[1], math.prod(axis.stride for axis in axes)
-    few = isinstance(channels, int) and channels <= _CHANNELS_OF_A_VECTOR
-    return (few or stride >= _LEAST_STRIDE) and not comes_channels_last(x)
+    channels = shape_of(x)[1]
+    few = isinstance(channels, int) and channels <= _FEW_CHANNELS
+    return few and not comes_channels_last(x)
 
 
 def images(builder: Builder, x: Value, planes: bool) -> Value:
@@ -120,7 +120,7 @@ def max_pool(builder: Builder, node: Node, operands: Operands) -> Results:
         by_columns = bool(node.attrs.get("storage_order", 0))
         y, index = _with_indices(builder, wide, axes, by_columns)
         return [builder.cast(_without_nothing(builder, y, x, axes), x.dtype), index]
-    planes = by_planes(x, axes)
+    planes = by_planes(x)
     y = pooled(builder, builder.pool_max, images(builder, wide, planes), axes)
     y = builder.cast(_without_nothing(builder, y, x, axes), x.dtype)
     return [from_images(builder, y, x, planes)]
@@ -246,7 +246,7 @@ def averaged(builder: Builder, node: Node, x: Value, beyond: bool) -> Results:
     axes = _axes(node, x)
     if axes is None or not x.dtype.is_float:
         return None
-    planes = by_planes(x, axes)
+    planes = by_planes(x)
     total = pooled(builder, builder.pool_sum, images(builder, widened(builder, x), planes), axes)
     padded = bool(node.attrs.get("count_include_pad", 0))
     if padded and beyond:
@@ -308,7 +308,7 @@ def lp_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is None or not x.dtype.is_float or node.version < 2:
         return None
     p = float(node.attrs.get("p", 2))
-    planes = by_planes(x, axes)
+    planes = by_planes(x)
     powers = images(builder, _powers(builder, x, p), planes)
     y = _power(builder, pooled(builder, builder.pool_sum, powers, axes), 1 / p)
     return [from_images(builder, builder.cast(y, x.dtype), x, planes)]
