@@ -92,22 +92,27 @@ def _model(
 
 
 def _serve(connection: Connection, ours: bool, threads: int, strict: bool) -> None:
-    """Takes a model, or inputs and how often to run; gives nothing, or the result and the seconds of each run."""
+    """Takes a model, or inputs and how often to run; gives nothing, or the result and the seconds of each run.
+
+    No inputs: those before, and no result.
+    """
     run: Callable[[Feeds], Any] | None = None
+    feeds: Feeds = {}
     while (message := connection.recv()) is not None:
         if isinstance(message, bytes):
             run = _engine(message, ours, threads, strict)
             connection.send(None)
             continue
         given, rounds = message
-        feeds = given if isinstance(given, Mapping) else {"x": given}
+        if given is not None:
+            feeds = given if isinstance(given, Mapping) else {"x": given}
         assert run is not None
         result, times = run(feeds), []
         for _ in range(rounds):
             begin = time.perf_counter()
             run(feeds)
             times.append(time.perf_counter() - begin)
-        connection.send((result, times))
+        connection.send((None if given is None else result, times))
 
 
 def _engine(model: bytes, ours: bool, threads: int, strict: bool) -> Callable[[Feeds], Any]:
@@ -159,7 +164,7 @@ def medians(
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
         for party, taken in zip((ours, theirs), times, strict=True):
-            taken += party.ask((x, each))[1]
+            taken += party.ask((None, each))[1]
         if sum(times[0]) > _SECONDS:
             break
     return statistics.median(times[0]), statistics.median(times[1])

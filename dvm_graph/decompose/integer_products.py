@@ -189,7 +189,7 @@ def _over_windows(
         sums = builder.sub(sums, builder.mul(zero, builder.scalar(inputs, DType.INT32)))
     few = inputs * math.prod(axis.kernel for axis in axes) <= _MOST_TERMS
     wide = builder.cast(sums, DType.FLOAT32 if few else DType.FLOAT64)
-    sums = pooled(builder, builder.pool_sum, wide, axes)
+    sums = pooled(builder, builder.pool_sum, channels_last(builder, wide), axes)
     return builder.reshape(builder.cast(sums, DType.INT32), (*shape_of(sums), 1))
 
 

@@ -1,4 +1,8 @@
-"""Pools: reductions over windows of channels-last images."""
+"""Pools: reductions over windows of channels-last images, or of planes: images of one channel each.
+
+What comes from a convolution lies channels-last, and stays so. Other images lie in planes, which are pooled as they are
+where channels are few.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from dvm_graph.decompose.windows import (
     WindowAxis,
     channels_first,
     channels_last,
+    comes_channels_last,
     planar,
     spatial_axes,
     window_over,
@@ -26,6 +31,10 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, floordiv, maximum, mul, neg, product, sub
 
+_FEW_CHANNELS = 8
+"""Up to which a pixel is at most half of a long vector, and planes, whose neighbouring windows share vectors, are reduced faster. From about
+twice as many on that hangs on the width of images (docs/performance/notes.md).
+"""
 _EXACT_AS_FLOATS = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 
 
@@ -41,18 +50,41 @@ def _axes(node: Node, x: Value) -> list[WindowAxis] | None:
     return axes
 
 
+def by_planes(x: Value) -> bool:
+    """Whether windows over `x`, [batch, channels, ...], are better reduced channel by channel."""
+    channels = shape_of(x)[1]
+    few = isinstance(channels, int) and channels <= _FEW_CHANNELS
+    return few and not comes_channels_last(x)
+
+
+def images(builder: Builder, x: Value, planes: bool) -> Value:
+    """[batch, channels, ...] as images channels-last: one for each channel, or one of all channels."""
+    if not planes:
+        return channels_last(builder, x)
+    batch, channels, *spatial = shape_of(x)
+    rows = spatial if len(spatial) > 1 else [1, *spatial]
+    return builder.reshape(x, (mul(batch, channels), *rows, 1))
+
+
+def from_images(builder: Builder, y: Value, x: Value, planes: bool) -> Value:
+    """The way back, for results of other sizes than the images of `x` had."""
+    if not planes:
+        return channels_first(builder, y, x.rank)
+    places = shape_of(y)[-x.rank + 1 : -1]
+    return builder.reshape(y, (*shape_of(x)[:2], *places))
+
+
 def pooled(
     builder: Builder,
     pool: Callable[[Value, Window], Value],
-    x: Value,
+    image: Value,
     axes: Sequence[WindowAxis],
 ) -> Value:
-    """`x` channels-last; of a volume, rows and columns slice by slice, then depth.
+    """Of `images`; of a volume, rows and columns slice by slice, then depth.
 
     Rows are passed over first, for all columns, and then columns, where that takes at most half the taps: the image that
     lies between is written and read.
     """
-    image = channels_last(builder, x)
     batch, *spatial, channels = shape_of(image)
     *slices, rows, columns = axes if len(axes) > 1 else planar(axes)
     flat = builder.reshape(image, (product([batch, *spatial[:-2]]), *spatial[-2:], channels))
@@ -88,9 +120,10 @@ def max_pool(builder: Builder, node: Node, operands: Operands) -> Results:
         by_columns = bool(node.attrs.get("storage_order", 0))
         y, index = _with_indices(builder, wide, axes, by_columns)
         return [builder.cast(_without_nothing(builder, y, x, axes), x.dtype), index]
-    y = pooled(builder, builder.pool_max, wide, axes)
+    planes = by_planes(x)
+    y = pooled(builder, builder.pool_max, images(builder, wide, planes), axes)
     y = builder.cast(_without_nothing(builder, y, x, axes), x.dtype)
-    return [channels_first(builder, y, x.rank)]
+    return [from_images(builder, y, x, planes)]
 
 
 def _without_nothing(builder: Builder, y: Value, x: Value, axes: Sequence[WindowAxis]) -> Value:
@@ -213,14 +246,15 @@ def averaged(builder: Builder, node: Node, x: Value, beyond: bool) -> Results:
     axes = _axes(node, x)
     if axes is None or not x.dtype.is_float:
         return None
-    total = pooled(builder, builder.pool_sum, widened(builder, x), axes)
+    planes = by_planes(x)
+    total = pooled(builder, builder.pool_sum, images(builder, widened(builder, x), planes), axes)
     padded = bool(node.attrs.get("count_include_pad", 0))
     if padded and beyond:
         count = builder.scalar(math.prod(axis.kernel for axis in axes), total.dtype)
     else:
         count = taps_of(builder, axes, padded, total.dtype)
     y = builder.div(total, count)
-    return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+    return [from_images(builder, builder.cast(y, x.dtype), x, planes)]
 
 
 def taps_of(builder: Builder, axes: Sequence[WindowAxis], padded: bool, dtype: DType) -> Value:
@@ -274,9 +308,10 @@ def lp_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is None or not x.dtype.is_float or node.version < 2:
         return None
     p = float(node.attrs.get("p", 2))
-    total = pooled(builder, builder.pool_sum, _powers(builder, x, p), axes)
-    y = _power(builder, total, 1 / p)
-    return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+    planes = by_planes(x)
+    powers = images(builder, _powers(builder, x, p), planes)
+    y = _power(builder, pooled(builder, builder.pool_sum, powers, axes), 1 / p)
+    return [from_images(builder, builder.cast(y, x.dtype), x, planes)]
 
 
 @decomposition("GlobalLpPool")

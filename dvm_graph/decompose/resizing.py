@@ -25,7 +25,7 @@ from dvm_graph.decompose.extents import bound_extents, contents_of, known, shape
 from dvm_graph.decompose.operands import elements, normalize_axis, operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
-from dvm_graph.decompose.windows import channels_first, channels_last
+from dvm_graph.decompose.windows import channels_first, channels_last, comes_channels_last
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, mul
@@ -35,6 +35,8 @@ _SURE_SCALE = Fraction(3, 2)
 """From which on every extent grows, but for that of a single element."""
 _CHANNELS_OF_A_PIXEL = 8
 """From which on a pixel is read at once about as fast as what is beside it."""
+_CHANNELS_OF_A_VECTOR = 16
+"""Up to which sums of elements in planes are computed as fast as those of whole pixels, and nothing is turned over."""
 _BY_SCALE = "by scale"
 """Of nearest elements: those before, or behind, where axes shrink."""
 _HALF_PIXELS = frozenset({"half_pixel", "pytorch_half_pixel"})
@@ -115,11 +117,18 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 def _is_read_better_by_rows(sampling: _Sampling, x: Value, axes: Mapping[int, _Axis]) -> bool:
-    """Whether channels are so few that reading them pixel by pixel moves less at a time than a row of the image does."""
-    channels = shape_of(x)[1]
-    if not isinstance(channels, int) or channels >= _CHANNELS_OF_A_PIXEL:
+    """Whether an image is better left in planes: that is how it lies, or its channels are so few that reading them pixel by
+    pixel moves less at a time than a row of the image does.
+    """
+    if all(_is_view(sampling, axis) for axis in axes.values()):
         return False
-    return any(not _is_view(sampling, axis) for axis in axes.values())
+    channels = shape_of(x)[1]
+    most = channels if isinstance(channels, int) else math.inf
+    if most < _CHANNELS_OF_A_PIXEL:
+        return True
+    return (
+        sampling.mode == "nearest" or most <= _CHANNELS_OF_A_VECTOR
+    ) and not comes_channels_last(x)
 
 
 def _in_order(builder: Builder, axes: Mapping[int, _Axis]) -> list[int]:

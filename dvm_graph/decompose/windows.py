@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 
 from dvm_graph.decompose.operands import constant_scalar, integers, shape_of, text
-from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.ir import OPERATORS, Dim, Kind, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, ceildiv, floordiv, less_equal, maximum, minimum, mul, sub
@@ -56,6 +56,30 @@ def channels_first(builder: Builder, y: Value, rank: int) -> Value:
         return y
     batch, channels, _, width = shape_of(y)
     return builder.reshape(y, (batch, channels, width))
+
+
+_CARRIES_ORDER = frozenset({"concat", "reshape", "slice", "gather", "broadcast_to", "transpose"})
+"""Operators that transposes move behind, besides element-wise ones and reductions (`passes/sink_transposes.py`)."""
+
+
+def comes_channels_last(x: Value) -> bool:
+    """Whether [batch, channels, ...] is computed, as far back as to products, from what channels-last images or rows of tokens
+    were turned to.
+    """
+    waiting, seen = [x], {x}
+    while waiting:
+        node = waiting.pop().producer
+        if node is None:
+            continue
+        if node.op == "transpose":
+            perm = tuple(node.attrs["perm"])
+            if len(perm) >= 3 and perm == (0, len(perm) - 1, *range(1, len(perm) - 1)):
+                return True
+        if node.op in _CARRIES_ORDER or OPERATORS[node.op].kind in (Kind.MAP, Kind.REDUCE):
+            new = {value for value in node.inputs if value is not None} - seen
+            seen |= new
+            waiting += new
+    return False
 
 
 def per_axis(node: Node, name: str, count: int, default: int = 1) -> tuple[int, ...] | None:

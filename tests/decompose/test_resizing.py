@@ -41,12 +41,29 @@ def test_few_channels_are_read_by_rows(
 
 
 def test_many_channels_are_read_pixel_by_pixel() -> None:
-    nodes = operators(8, (2.0, 2.0))
+    nodes = operators(17, (2.0, 2.0))
     assert gathered_axes(nodes) == [1, 2]
     assert sum(node.op == "transpose" for node in nodes) == 2
 
 
-@pytest.mark.parametrize("channels", [3, 8])
+@pytest.mark.parametrize(("channels", "mode"), [(8, "linear"), (8, "cubic"), (64, "nearest")])
+def test_planes_are_read_as_they_lie(channels: int, mode: str) -> None:
+    assert not any(
+        node.op == "transpose" for node in operators(channels, (1.5, 1.5), f'mode = "{mode}"')
+    )
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(8, "linear"), (64, "nearest")])
+def test_images_of_convolutions_are_read_pixel_by_pixel(channels: int, mode: str) -> None:
+    model = model_from_text(f"""
+        g (float[n, 3, h, w] x, float[{channels}, 3, 1, 1] k) => (float[n, {channels}, h2, w2] y)
+        <float[4] scales = {{1.0, 1.0, 1.5, 1.5}}>
+        {{ t = Conv (x, k) u = Relu (t) y = Resize <mode = "{mode}"> (u, , scales) }}""")
+    nodes = [node for node in decomposed(model).needed_nodes() if node.op == "gather"]
+    assert gathered_axes(nodes) == [1, 2]
+
+
+@pytest.mark.parametrize("channels", [3, 8, 17])
 def test_means_of_neighbours_are_of_steps(channels: int) -> None:
     """Halfway between two elements is where an axis is shrunk by a power of two."""
     assert not any(node.op == "gather" for node in operators(channels, (0.5, 0.25)))

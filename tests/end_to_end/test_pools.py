@@ -11,12 +11,15 @@ import pytest
 from onnx import helper
 
 import dvm_graph
+from dvm_graph.options import Options
+from dvm_graph.pipeline import stage_text
 from tests.end_to_end.reference import session
 from tests.end_to_end.windows import (
     attributes,
     check,
     drawn_axis,
     one_node,
+    with_weights,
 )
 
 
@@ -179,3 +182,27 @@ def test_pools_over_images_without_rows(op: str, stride: int) -> None:
             continue
         (result,) = dvm_graph.optimize(model).run({"x": x})
         assert result.shape == expected.shape
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize(("channels", "stride"), [(3, 1), (8, 2)])
+@pytest.mark.parametrize("rank", [3, 4, 5])
+def test_planes_are_pooled_as_they_lie(op: str, channels: int, stride: int, rank: int) -> None:
+    """Nothing is turned over where an image of few channels does not come from a convolution."""
+    strides = [stride if rank > 3 else stride * stride] * (rank - 2)
+    attrs = {"kernel_shape": [3] * (rank - 2), "strides": strides}
+    model = one_node(op, rank, channels, attrs)
+    assert "transpose" not in stage_text(model, Options(), "eliminate_dead")
+    check(model, [(2, channels, *(7, 19, 33)[5 - rank :])], terms=27)
+
+
+def test_images_of_convolutions_are_pooled_channels_last() -> None:
+    """Nothing is turned over between the convolutions either."""
+    model = with_weights(
+        '<ir_version: 8, opset_import: ["" : 18]>'
+        "g (float[n, 3, h, w] x, float[8, 3, 3, 3] a, float[8] b, float[4, 8, 1, 1] c) => (float[n, 4, p, q] y)"
+        "{ t = Conv (x, a, b) u = Relu (t) v = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (u) y = Conv (v, c) }"
+    )
+    text = stage_text(model, Options(), "eliminate_dead")
+    assert text.count(" transpose") <= 2  # the image, and the result
+    check(model, [(1, 3, 12, 17)], terms=27)

@@ -19,8 +19,8 @@ SCALES = ((2.0, 2.0), (3.0, 1.0), (0.5, 0.25), (1.75, 2.5), (4.0, 0.625))
 SHAPES = ((2, 3, 5, 7), (1, 3, 16, 4), (3, 3, 8, 33))
 
 
-FEW_AND_MANY = (3, 9)
-"""Channels: images of few are read by rows, others pixel by pixel."""
+FEW_AND_MANY = (3, 9, 17)
+"""Channels: images of few are read by rows, others pixel by pixel, those between as they lie."""
 
 
 def model_of(

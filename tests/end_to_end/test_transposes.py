@@ -43,3 +43,18 @@ def test_tiles_hold_rows_of_the_input_as_they_lie() -> None:
     listing = model.disassemble({"x": np.zeros((512, 256, 9), np.float32)})
     assert re.search(r"tiles of \d+ in 256", listing)
     assert not re.search(r"tiles of \d+ in 9\b", listing)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int8, np.bool_, np.float16])
+@pytest.mark.parametrize("few", [2, 3, 4, 5])
+@pytest.mark.parametrize("first", [False, True])
+def test_pixels_of_few_colours(dtype: type, few: int, first: bool) -> None:
+    """Between planes and pixels, of as many as some vectors and a rest, within a larger image too."""
+    perm = (0, 2, 1) if first else (1, 0, 2)
+    model = dvm_graph.optimize(transpose(perm, dtype), strict=True)
+    generator = np.random.default_rng(few)
+    for pixels in (1, 15, 16, 64, 100, 1037, 5000):
+        shape = (3, pixels, few) if first else (few, pixels, 1)
+        for each in (shape, (shape[0], shape[2], shape[1])):
+            x = generator.integers(0, 100, each).astype(dtype)
+            np.testing.assert_array_equal(model.run({"x": x})[0], x.transpose(perm))

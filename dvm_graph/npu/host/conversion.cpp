@@ -353,17 +353,22 @@ void iota_handler(Core& core, const uint64_t* words) {
 }
 
 void check_index_handler(Core& core, const uint64_t* words) {
-  const Extents e = extents_of(core, words);
+  Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const Tile<int64_t> out = tile_at<int64_t>(core, operand_words(words, 0));
-  const Tile<const int64_t> in = tile_at<const int64_t>(core, operand_words(words, 1));
+  Tile<int64_t> out = tile_at<int64_t>(core, operand_words(words, 0));
+  Tile<const int64_t> in = tile_at<const int64_t>(core, operand_words(words, 1));
   const auto limit = static_cast<int64_t>(*extra_words(Form::check_index, words));
+  merge_loops(e, out, in);
   for_rows(
       e,
       [&](int64_t* to, const int64_t* from) {
+        if (out.inner == 1 && in.inner == 1 && all_inside(from, e.inner, limit)) {
+          DVM_INDEPENDENT_ITERATIONS
+          for (int64_t i = 0; i < e.inner; i++) to[i] = wrapped_index(from[i], limit);
+          return;
+        }
         for (int64_t i = 0; i < e.inner; i++) {
-          const int64_t index = from[i * in.inner];
-          const int64_t wrapped = index < 0 ? index + limit : index;
+          const int64_t index = from[i * in.inner], wrapped = wrapped_index(index, limit);
           if (wrapped < 0 || wrapped >= limit) {
             if (core.trap.kind != TrapKind::none) return;
             core.trap.kind = TrapKind::index_out_of_range;
@@ -371,7 +376,7 @@ void check_index_handler(Core& core, const uint64_t* words) {
             core.trap.limit = limit;
             return;
           }
-          to[i] = wrapped;
+          to[i * out.inner] = wrapped;
         }
       },
       out, in);

@@ -126,12 +126,56 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
 // Of one side only so few elements that most of a block's lanes would be empty.
 constexpr int64_t kNarrow = 4;
 
+template <class To, class From, int L>
+DVM_INLINE Vec<BlockLane<To, From>, L> load_lanes(const From* from) {
+  using B = BlockLane<To, From>;
+  const auto v = load<Vec<LaneType<From>, L>>(reinterpret_cast<const LaneType<From>*>(from));
+  if constexpr (std::is_same_v<B, LaneType<From>>)
+    return v;
+  else
+    return convert_lanes<To, From, L>(v);
+}
+
+template <class To, class From, int L>
+DVM_INLINE void store_lanes_of(To* to, Vec<BlockLane<To, From>, L> v) {
+  using B = BlockLane<To, From>;
+  auto* at = reinterpret_cast<LaneType<To>*>(to);
+  if constexpr (std::is_same_v<B, LaneType<To>>)
+    store(at, v);
+  else
+    store(at, convert_lanes<To, From, L>(v));
+}
+
 // to[i * to_step + j * to_stride] = from[i * from_step + j * from_stride] for i < n, j < Few.
 template <int Few, class To, class From>
 void transpose_few(To* to, int64_t to_step, int64_t to_stride, const From* from, int64_t from_step,
                    int64_t from_stride, int64_t n) {
+  using B = BlockLane<To, From>;
+  constexpr int L = kBlockLanes<B>;
+  constexpr auto kLane = std::make_integer_sequence<int, L>{};
+  int64_t i = 0;
+  if constexpr (Few > 1) {
+    Vec<B, L> rows[Few];
+    if (from_step == Few && from_stride == 1 && to_step == 1) {
+      for (; i + L <= n; i += L) {
+#pragma GCC unroll 4
+        for (int j = 0; j < Few; j++) rows[j] = load_lanes<To, From, L>(from + i * Few + j * L);
+        take_apart(rows, kLane);
+#pragma GCC unroll 4
+        for (int j = 0; j < Few; j++) store_lanes_of<To, From, L>(to + i + j * to_stride, rows[j]);
+      }
+    } else if (to_step == Few && to_stride == 1 && from_step == 1) {
+      for (; i + L <= n; i += L) {
+#pragma GCC unroll 4
+        for (int j = 0; j < Few; j++) rows[j] = load_lanes<To, From, L>(from + i + j * from_stride);
+        put_together(rows, kLane);
+#pragma GCC unroll 4
+        for (int j = 0; j < Few; j++) store_lanes_of<To, From, L>(to + i * Few + j * L, rows[j]);
+      }
+    }
+  }
   DVM_INDEPENDENT_ITERATIONS
-  for (int64_t i = 0; i < n; i++) {
+  for (; i < n; i++) {
 #pragma GCC unroll 4
     for (int j = 0; j < Few; j++)
       to[i * to_step + j * to_stride] = convert_one<To>(from[i * from_step + j * from_stride]);
@@ -243,75 +287,107 @@ DVM_INLINE int64_t checked_index(Core& core, int64_t index, int64_t limit) {
   return -1;
 }
 
-// Elements that a row of indices picks, `step` apart from each other beside; returns how many it
-// took before an index that is out of range, or before what no vector instruction gathers.
-template <class R, class S>
-DVM_INLINE int64_t gather_vectors([[maybe_unused]] R* row, [[maybe_unused]] const S* source,
-                                  [[maybe_unused]] int64_t step,
-                                  [[maybe_unused]] const int64_t* indices,
-                                  [[maybe_unused]] int64_t count,
-                                  [[maybe_unused]] int64_t axis_stride,
-                                  [[maybe_unused]] int64_t limit) {
-#if defined(DVM_AVX512)
-  if constexpr (std::is_same_v<R, S> && sizeof(R) == 4) {
-    const __m512i end = _mm512_set1_epi64(limit), scale = _mm512_set1_epi64(axis_stride);
-    const __m512i next = _mm512_set1_epi64(8 * step);
-    __m512i beside =
-        _mm512_mullo_epi64(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi64(step));
-    for (int64_t i = 0; i < count; i += 8) {
-      const auto lanes = static_cast<__mmask8>(lane_mask<8>(lesser<int64_t>(count - i, 8)));
-      __m512i at = _mm512_maskz_loadu_epi64(lanes, indices + i);
-      at = _mm512_mask_add_epi64(at, _mm512_movepi64_mask(at), at, end);
-      if (_mm512_mask_cmpge_epu64_mask(lanes, at, end) != 0) return i;
-      at = _mm512_add_epi64(_mm512_mullo_epi64(at, scale), beside);
-      const __m256 found = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), lanes, at, source, 4);
-      // As a whole register: for half of one GCC extracts, which touches what the mask leaves out.
-      _mm512_mask_storeu_ps(row + i, lanes, _mm512_castps256_ps512(found));
-      beside = _mm512_add_epi64(beside, next);
-    }
-    return count;
-  }
-#endif
-  return 0;
+constexpr int64_t kPicked = 256;  // elements at a time, whose places are known then
+
+// How far behind the first element of the axis the elements lie that a row of indices picks, those
+// of neighbours `step` apart; false if some index is out of range.
+DVM_INLINE bool places_of(int64_t* places, const int64_t* indices, int64_t n, int64_t axis_stride,
+                          int64_t step, int64_t limit) {
+  if (!all_inside(indices, n, limit)) return false;
+  DVM_INDEPENDENT_ITERATIONS
+  for (int64_t i = 0; i < n; i++)
+    places[i] = wrapped_index(indices[i], limit) * axis_stride + i * step;
+  return true;
 }
+
+template <class R, class S>
+struct Gather {
+  Extents e;
+  Tile<R> to;
+  Tile<const S> from;
+  Tile<const int64_t> index;
+  int64_t axis_stride, limit;
+
+  DVM_INLINE R* row(int64_t o, int64_t m) const { return to.at + o * to.outer + m * to.middle; }
+  DVM_INLINE const S* source(int64_t o, int64_t m) const {
+    return from.at + o * from.outer + m * from.middle;
+  }
+
+  // Each index picks a row.
+  void rows(Core& core) const {
+    for (int64_t o = 0; o < e.outer; o++) {
+      for (int64_t m = 0; m < e.middle; m++) {
+        const int64_t at = checked_index(core, index.at[o * index.outer + m * index.middle], limit);
+        if (at < 0) return;
+        const S* start = source(o, m) + at * axis_stride;
+        if (to.inner == 1 && from.inner == 1)
+          convert_row(row(o, m), start, e.inner);
+        else
+          for (int64_t i = 0; i < e.inner; i++)
+            row(o, m)[i * to.inner] = convert_one<R>(start[i * from.inner]);
+      }
+    }
+  }
+
+  // Each index picks an element. Indices that many rows have in common are looked at once.
+  void elements(Core& core) const {
+    const bool common = index.outer == 0 && index.middle == 0;
+    int64_t places[kPicked];
+    for (int64_t first = 0; first < e.inner; first += kPicked) {
+      const int64_t n = lesser(e.inner - first, kPicked);
+      for (int64_t o = 0; o < e.outer; o++) {
+        for (int64_t m = 0; m < e.middle; m++) {
+          const int64_t* indices =
+              index.at + o * index.outer + m * index.middle + first * index.inner;
+          if (!common || (o == 0 && m == 0)) {
+            if (index.inner != 1 ||
+                !places_of(places, indices, n, axis_stride, from.inner, limit)) {
+              for (int64_t i = 0; i < n; i++) {
+                const int64_t at = checked_index(core, indices[i * index.inner], limit);
+                if (at < 0) return;
+                places[i] = at * axis_stride + i * from.inner;
+              }
+            }
+          }
+          pick(row(o, m) + first * to.inner, source(o, m) + first * from.inner, places, n);
+        }
+      }
+    }
+  }
+
+ private:
+  DVM_INLINE void pick(R* out, const S* in, const int64_t* places, int64_t n) const {
+    if (to.inner != 1) {
+      for (int64_t i = 0; i < n; i++) out[i * to.inner] = convert_one<R>(in[places[i]]);
+    } else if constexpr (std::is_same_v<R, S>) {
+      pick_row(out, in, places, n);
+    } else {  // whole vectors are converted
+      S row[kPicked];
+      pick_row(row, in, places, n);
+      convert_row(out, row, n);
+    }
+  }
+  DVM_INLINE static void pick_row(S* out, const S* in, const int64_t* places, int64_t n) {
+#pragma GCC unroll 8  // a loop of so few instructions runs at the pace of its jumps
+    for (int64_t i = 0; i < n; i++) out[i] = in[places[i]];
+  }
+};
 
 template <class S, class R>
 void gather_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const Tile<R> to = tile_at<R>(core, operand_words(words, 0));
-  const Tile<const S> from = tile_at<const S>(core, operand_words(words, 1));
-  const Tile<const int64_t> index = tile_at<const int64_t>(core, operand_words(words, 2));
   const uint64_t* const extra = extra_words(Form::gather, words);
-  const auto axis_stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);
-  const bool by_rows = index.inner == 0 || e.inner == 1;
-  for (int64_t o = 0; o < e.outer; o++) {
-    for (int64_t m = 0; m < e.middle; m++) {
-      R* row = to.at + o * to.outer + m * to.middle;
-      const S* source = from.at + o * from.outer + m * from.middle;
-      const int64_t* indices = index.at + o * index.outer + m * index.middle;
-      if (by_rows) {
-        const int64_t at = checked_index(core, *indices, limit);
-        if (at < 0) return;
-        const S* start = source + at * axis_stride;
-        if (to.inner == 1 && from.inner == 1)
-          convert_row(row, start, e.inner);
-        else
-          for (int64_t i = 0; i < e.inner; i++)
-            row[i * to.inner] = convert_one<R>(start[i * from.inner]);
-      } else {
-        const bool rows = to.inner == 1 && index.inner == 1;
-        int64_t i =
-            rows ? gather_vectors(row, source, from.inner, indices, e.inner, axis_stride, limit)
-                 : 0;
-        for (; i < e.inner; i++) {
-          const int64_t at = checked_index(core, indices[i * index.inner], limit);
-          if (at < 0) return;
-          row[i * to.inner] = convert_one<R>(source[i * from.inner + at * axis_stride]);
-        }
-      }
-    }
-  }
+  const Gather<R, S> gather{e,
+                            tile_at<R>(core, operand_words(words, 0)),
+                            tile_at<const S>(core, operand_words(words, 1)),
+                            tile_at<const int64_t>(core, operand_words(words, 2)),
+                            static_cast<int64_t>(extra[0]),
+                            static_cast<int64_t>(extra[1])};
+  if (gather.index.inner == 0 || e.inner == 1)
+    gather.rows(core);
+  else
+    gather.elements(core);
 }
 
 // One panel: to[k][NR] = from[k * k_stride + n * n_stride], columns from `columns` on zero.

@@ -18,6 +18,21 @@ DVM_INLINE void fill_row(T* out, int64_t n, T value) {
   if (i < n) store_partial(out + i, v, n - i);
 }
 
+// Negative indices count from the limit.
+DVM_INLINE int64_t wrapped_index(int64_t index, int64_t limit) {
+  return index + (limit & (index >> 63));
+}
+
+// Whether no index leaves [-limit, limit): without a jump, so that vectors of them are looked at.
+DVM_INLINE bool all_inside(const int64_t* indices, int64_t n, int64_t limit) {
+  uint64_t signs = 0;  // of the distances to both ends
+  for (int64_t i = 0; i < n; i++) {
+    const auto wrapped = static_cast<uint64_t>(wrapped_index(indices[i], limit));
+    signs |= wrapped | (static_cast<uint64_t>(limit) - 1 - wrapped);
+  }
+  return static_cast<int64_t>(signs) >= 0;
+}
+
 // A row of inputs, or one value for all of the row. `whole` and `part` give the lanes from i on.
 template <class T, int Stride, int Lanes = kLanes<T>>
 struct Input {

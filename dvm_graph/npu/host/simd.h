@@ -139,15 +139,30 @@ DVM_INLINE V splat(Element<V> x) {
 template <class To, class V>
 DVM_INLINE Vec<To, kLanesOf<V>> convert(V v) {
   using Out [[maybe_unused]] = Vec<To, kLanesOf<V>>;
+  [[maybe_unused]] constexpr bool kBytes = sizeof(Element<V>) == 1;
   [[maybe_unused]] constexpr bool kWidensBytes =
-      sizeof(Element<V>) == 1 && sizeof(To) == 4 && std::is_integral_v<To>;
+      kBytes && sizeof(To) == 4 && std::is_integral_v<To>;
+  [[maybe_unused]] constexpr bool kWidensBytesMore =
+      kBytes && sizeof(To) == 8 && std::is_integral_v<To>;
   [[maybe_unused]] constexpr bool kWrapsToBytes =
       sizeof(To) == 1 && sizeof(Element<V>) == 4 && std::is_integral_v<Element<V>>;
   if constexpr (std::is_same_v<To, Element<V>>) {
     return v;
-#if defined(DVM_AVX512)  // GCC takes bytes that it loads or makes apart one by one
+#if defined(DVM_AVX2)  // GCC takes bytes that it loads or makes apart one by one
+  } else if constexpr (kBytes && std::is_floating_point_v<To>) {
+    return convert<To>(convert<int32_t>(v));
+#endif
+#if defined(DVM_AVX512)
   } else if constexpr (kWrapsToBytes && sizeof(V) == 64) {
     return bits_as<Out>(_mm512_cvtepi32_epi8(bits_as<__m512i>(v)));
+  } else if constexpr (kBytes && sizeof(V) == 8 && (kWidensBytes || kWidensBytesMore)) {
+    const __m128i bytes = _mm_cvtsi64_si128(bits_as<int64_t>(v));
+    if constexpr (kWidensBytesMore)
+      return bits_as<Out>(std::is_signed_v<Element<V>> ? _mm512_cvtepi8_epi64(bytes)
+                                                       : _mm512_cvtepu8_epi64(bytes));
+    else
+      return bits_as<Out>(std::is_signed_v<Element<V>> ? _mm256_cvtepi8_epi32(bytes)
+                                                       : _mm256_cvtepu8_epi32(bytes));
   } else if constexpr (kWidensBytes && sizeof(V) == 16) {
     return bits_as<Out>(std::is_signed_v<Element<V>> ? _mm512_cvtepi8_epi32(bits_as<__m128i>(v))
                                                      : _mm512_cvtepu8_epi32(bits_as<__m128i>(v)));
@@ -161,6 +176,10 @@ DVM_INLINE Vec<To, kLanesOf<V>> convert(V v) {
     const __m128i bytes = _mm_cvtsi64_si128(bits_as<int64_t>(v));
     return bits_as<Out>(std::is_signed_v<Element<V>> ? _mm256_cvtepi8_epi32(bytes)
                                                      : _mm256_cvtepu8_epi32(bytes));
+  } else if constexpr (kWidensBytesMore && sizeof(V) == 4) {
+    const __m128i bytes = _mm_cvtsi32_si128(bits_as<int32_t>(v));
+    return bits_as<Out>(std::is_signed_v<Element<V>> ? _mm256_cvtepi8_epi64(bytes)
+                                                     : _mm256_cvtepu8_epi64(bytes));
 #endif
 #if !defined(DVM_X86)
   } else if constexpr (std::is_floating_point_v<Element<V>> && std::is_integral_v<To>) {

@@ -1,5 +1,6 @@
 // In-register transposes of square blocks: L vectors of L lanes, in log2(L) steps that swap the
-// off-diagonal quarters of ever smaller blocks. Compiled per level: see simd.h.
+// off-diagonal quarters of ever smaller blocks; and of two to four vectors, whose elements then lie
+// side by side. Compiled per level: see simd.h.
 #pragma once
 
 #include "npu/host/simd.h"
@@ -38,6 +39,48 @@ template <class V, int L>
 DVM_INLINE void transpose_block(V (&rows)[L]) {
   static_assert(L == kLanesOf<V>);
   if constexpr (L > 1) transpose_step<L / 2>(rows);
+}
+
+// Lane i of the result is number i * Few + First of all lanes of `rows`, or, by planes,
+// lane (First + i) / Few of vector (First + i) % Few.
+template <bool ByPlanes, int First, class V, int Few, int... I>
+DVM_INLINE V picked(const V (&rows)[Few], std::integer_sequence<int, I...>) {
+  constexpr int L = kLanesOf<V>;
+  static_assert(Few >= 2 && Few <= 4);
+  constexpr auto at = [](int lane) {
+    return ByPlanes ? (First + lane) % Few * L + (First + lane) / Few : lane * Few + First;
+  };
+  const V low = __builtin_shufflevector(rows[0], rows[1], (at(I) < 2 * L ? at(I) : 0)...);
+  if constexpr (Few == 2) return low;
+  V high = rows[2];
+  if constexpr (Few == 3) {
+    return __builtin_shufflevector(low, high, (at(I) < 2 * L ? I : at(I) - L)...);
+  } else {
+    high = __builtin_shufflevector(rows[2], rows[3], (at(I) < 2 * L ? 0 : at(I) - 2 * L)...);
+    return __builtin_shufflevector(low, high, (at(I) < 2 * L ? I : L + I)...);
+  }
+}
+
+template <bool ByPlanes, class V, int Few, int... I>
+DVM_INLINE void pick_all(V (&rows)[Few], std::integer_sequence<int, I...> lanes) {
+  constexpr int L = kLanesOf<V>;
+  constexpr int kNext = ByPlanes ? L : 1;
+  V result[Few] = {picked<ByPlanes, 0>(rows, lanes), picked<ByPlanes, kNext>(rows, lanes)};
+  if constexpr (Few > 2) result[2] = picked<ByPlanes, 2 * kNext>(rows, lanes);
+  if constexpr (Few > 3) result[3] = picked<ByPlanes, 3 * kNext>(rows, lanes);
+#pragma GCC unroll 4
+  for (int j = 0; j < Few; j++) rows[j] = result[j];
+}
+
+// Every Few-th element of Few vectors, which follow each other: vector j begins with the j-th one.
+template <class V, int Few, int... I>
+DVM_INLINE void take_apart(V (&rows)[Few], std::integer_sequence<int, I...> lanes) {
+  pick_all<false>(rows, lanes);
+}
+// The way back.
+template <class V, int Few, int... I>
+DVM_INLINE void put_together(V (&rows)[Few], std::integer_sequence<int, I...> lanes) {
+  pick_all<true>(rows, lanes);
 }
 
 }  // namespace
