@@ -1,10 +1,10 @@
-"""Weights of 2, 4 or 8 bits of onnxruntime, with a scale for each block: products with them, MatMulNBits, and rows of them,
-GatherBlockQuantized, which are dequantised as they are read.
+"""Weights of 2, 4 or 8 bits of onnxruntime, with a scale for each block: products with them, MatMulNBits and MatMulBnb4, and
+rows of them, GatherBlockQuantized, which are dequantised as they are read.
 
 Where constant weights of a product are few they are dequantised here, once, to a float32 matrix, which stays in the caches
 (`python -m benchmarks.units.quantized`). The many of a language model, for which they were quantised, stay as they are: the
-cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits are left to
-the vendor library, but `strict` dequantises them.
+cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits, and those that
+stand for numbers of a list, are left to the vendor library, but `strict` dequantises them.
 """
 
 from __future__ import annotations
@@ -77,6 +77,44 @@ def _weights(
     return builder.unpack_blocks(
         builder.constant(levels), points, builder.constant(factors), bits, k
     )
+
+
+_NUMBERS_OF_BNB = (
+    (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4, 0, -1 / 192, -2 / 3, -1, -1 / 3, -1 / 2, -1 / 6, -1 / 4),
+    (
+        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+        -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+        0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+    ),
+)  # fmt: skip
+"""What levels of 4 bits stand for by `quant_type`, FP4 and NF4: those of bitsandbytes, as onnxruntime has them."""
+
+
+def _many_of_bnb(node: Node, operands: Operands) -> bool:
+    del operands
+    return _many_weights(node)
+
+
+@decomposition("MatMulBnb4", domain=MICROSOFT)
+@unless(_many_of_bnb)
+def matmul_of_bnb(builder: Builder, node: Node, operands: Operands) -> Results:
+    """`A @ dequantised(B).T`; B is [n, k] in a row, two numbers of a byte, the first one in its high bits, and of blocks
+    that have a scale each.
+    """
+    a, packed, scales = (required(node, operands, index) for index in range(3))
+    k, n, size, kind = (int(node.attrs[name]) for name in ("K", "N", "block_size", "quant_type"))
+    if packed.data is None or scales.data is None or not node.attrs.get("transB", 1):
+        return None
+    data, factors = np.asarray(packed.data).reshape(-1), np.asarray(scales.data).reshape(-1)
+    if kind not in (0, 1) or data.size != -(-n * k // 2) or factors.size != -(-n * k // size):
+        return None
+    levels = np.stack([data >> 4, data & 15], axis=1).reshape(-1)[: n * k]
+    numbers = np.array(_NUMBERS_OF_BNB[kind], np.float32)[levels]
+    numbers = numbers * np.repeat(factors.astype(np.float32), size)[: n * k]
+    weights = np.ascontiguousarray(numbers.reshape(n, k).T)
+    return [
+        builder.cast(multiplied(builder, widened(builder, a), builder.constant(weights)), a.dtype)
+    ]
 
 
 @decomposition("GatherBlockQuantized", domain=MICROSOFT)
