@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from dvm_graph.decompose.arithmetic import along_axis, dim_value, widened, with_axis
 from dvm_graph.decompose.matrix import multiplied
 from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
+from dvm_graph.decompose.registry import (
+    MICROSOFT,
+    Operands,
+    Results,
+    decomposition,
+    of_constants,
+    unless,
+)
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.ir.numeric import few_bits, unpack_blocks
@@ -26,6 +33,8 @@ from dvm_graph.symbolic.dims import mul
 
 FEW_WEIGHTS = 1 << 18
 """A MiB as float32: they stay in the caches of one core from run to run."""
+LEAST = {"int4": -8, "uint4": 0}
+"""The types of elements of 4 bits, and the least of them, which is level 0."""
 _READ_PACKED = 4
 """Bits of levels that the cube unit reads."""
 
@@ -118,10 +127,15 @@ def matmul_of_bnb(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 @decomposition("GatherBlockQuantized", domain=MICROSOFT)
+@of_constants
 def rows_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Of bytes whose last axis is quantised; what lies outside of the first is 0."""
+    """Of bytes whose last axis is quantised, or of constants of 4 bits; what lies outside of the first is 0."""
     data, index, scales = (required(node, operands, at) for at in range(3))
     points = operand(operands, 3)
+    least = LEAST.get(data.data.dtype.name) if data.data is not None else None
+    if least is not None:
+        data = _as_bytes(builder, data, least)
+        points = None if points is None else _as_bytes(builder, points, least)
     bits, size = int(node.attrs.get("bits", 4)), int(node.attrs.get("block_size", 128))
     gathered = normalize_axis(node, node.attrs.get("gather_axis", 0), data.rank)
     quantized = normalize_axis(node, node.attrs.get("quantize_axis", 1), data.rank)
@@ -143,7 +157,7 @@ def rows_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Result
 
     levels = numbers(data)
     lead = shape_of(levels)[:-1]
-    zeros = builder.scalar(1 << (bits - 1), DType.INT32)
+    zeros = builder.scalar(1 << (bits - 1) if least is None else -least, DType.INT32)
     if points is not None:
         zeros = part(builder, numbers(points), levels.rank - 1, 0, blocks)
         zeros = with_axis(builder, zeros, levels.rank)
@@ -153,6 +167,13 @@ def rows_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Result
     y = builder.reshape(builder.cast(y, scales.dtype), (*lead, mul(blocks, size)))
     inside = along_axis(builder, inside, 0, y.rank)
     return [builder.select(inside, y, builder.scalar(0, y.dtype))]
+
+
+def _as_bytes(builder: Builder, x: Value, least: int) -> Value:
+    """Constants of 4 bits, two of a byte along the last axis, as levels; the least of their type is 0."""
+    levels = (np.asarray(x.data).astype(np.int8) - np.int8(least)).astype(np.uint8)
+    levels = np.pad(levels, [(0, 0)] * (levels.ndim - 1) + [(0, levels.shape[-1] % 2)])
+    return builder.constant(levels[..., ::2] | levels[..., 1::2] << 4)
 
 
 def _unpacked(builder: Builder, x: Value, bits: int) -> Value:

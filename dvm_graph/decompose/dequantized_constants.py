@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvm_graph.decompose.block_quantized import FEW_WEIGHTS
+from dvm_graph.decompose.block_quantized import FEW_WEIGHTS, LEAST
 from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.registry import Operands
 from dvm_graph.ir import DType, Node, Value
@@ -22,8 +22,6 @@ from dvm_graph.symbolic.builder import Builder
 Array = NDArray[Any]
 
 _BITS = 4
-_LEAST = {"int4": -8, "uint4": 0}
-"""The types of elements of 4 bits, and the least of them, which is level 0."""
 _MOST_OF_BLOCK = 128
 """Elements of a block that the cube unit reads; longer ones are several of a scale."""
 _LEAST_OF_BLOCK = 16
@@ -102,7 +100,7 @@ def packed_matrix(builder: Builder, value: Value | None, turned: bool = False) -
     scales, zeros = (_of_blocks(node, _data(node, index), x.shape, axis, block) for index in (1, 2))
     if scales is None or (zeros is None and _data(node, 2) is not None):
         return None
-    least = _LEAST[x.dtype.name]
+    least = LEAST[x.dtype.name]
     if least == 0 and zeros is None:
         zeros = np.zeros_like(scales)
     elif zeros is not None:
@@ -134,7 +132,7 @@ def _maker(value: Value | None, turned: bool = False) -> tuple[Node, int] | None
 def _block(node: Node, axis: int) -> int | None:
     """Elements along an axis that are of 4 bits and have one scale, of blocks that the cube unit reads."""
     x, scale = _data(node, 0), _data(node, 1)
-    if x is None or x.dtype.name not in _LEAST or scale is None or scale.dtype.kind != "f":
+    if x is None or x.dtype.name not in LEAST or scale is None or scale.dtype.kind != "f":
         return None
     along = normalize_axis(node, node.attrs.get("axis", 1), x.ndim)
     size = _block_size(node)
