@@ -154,6 +154,44 @@ def test_rows_of_few_are_read_as_they_are() -> None:
     np.testing.assert_allclose(mine.run({"a": index})[0], expected, rtol=1e-6)
 
 
+def test_branches_read_constants_around_them() -> None:
+    """Merged decoders have their weights there."""
+    weights = Weights("int4", (64, 48), 0, 32, zeros=True)
+    info = helper.make_tensor_value_info("r", TensorProto.FLOAT, None)
+    dequantized = helper.make_node("DequantizeLinear", list(weights.arrays), ["w"], **weights.attrs)
+    chain = [*(helper.make_node("Softmax", [f"t{i}"], [f"t{i + 1}"]) for i in range(12))]
+    branches = {
+        f"{way}_branch": helper.make_graph(
+            [
+                dequantized,
+                helper.make_node("MatMul", ["a", "w"], ["t0"]),
+                *chain,
+                helper.make_node(op, ["t12"], ["r"]),
+            ],
+            way,
+            [],
+            [info],
+        )
+        for way, op in (("then", "Neg"), ("else", "Exp"))
+    }
+    nodes = [
+        helper.make_node("ReduceMax", ["a"], ["m"], keepdims=0),
+        helper.make_node("Cast", ["m"], ["c"], to=TensorProto.BOOL),
+        helper.make_node("If", ["c"], ["y"], **branches),
+    ]
+    model = weights.model(nodes, ("m", 64), 2)
+    del model.graph.node[0]
+    mine = dvm_graph.optimize(model)
+    assert not mine.report().vendor_operators
+    for a in (np.ones((3, 64), np.float32), np.zeros((2, 64), np.float32)):
+        exact = a @ weights.exact
+        for _ in range(12):
+            exact = np.exp(exact - exact.max(1, keepdims=True))
+            exact /= exact.sum(1, keepdims=True)
+        expected = -exact if a.any() else np.exp(exact)
+        np.testing.assert_allclose(mine.run({"a": a})[0], expected, rtol=1e-5)
+
+
 def test_scales_that_do_not_fit_are_refused() -> None:
     weights = Weights("int4", FEW, 0, 32)
     weights.arrays["s"] = weights.arrays["s"][:-1]
