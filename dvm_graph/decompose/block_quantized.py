@@ -1,10 +1,10 @@
-"""Weights of 2, 4 or 8 bits of onnxruntime, with a scale for each block: products with them, MatMulNBits, and rows of them,
-GatherBlockQuantized, which are dequantised as they are read.
+"""Weights of 2, 4 or 8 bits of onnxruntime, with a scale for each block: products with them, MatMulNBits and MatMulBnb4, and
+rows of them, GatherBlockQuantized, which are dequantised as they are read.
 
 Where constant weights of a product are few they are dequantised here, once, to a float32 matrix, which stays in the caches
 (`python -m benchmarks.units.quantized`). The many of a language model, for which they were quantised, stay as they are: the
-cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits are left to
-the vendor library, but `strict` dequantises them.
+cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits, and those that
+stand for numbers of a list, are left to the vendor library, but `strict` dequantises them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from dvm_graph.decompose.arithmetic import along_axis, dim_value, widened, with_axis
 from dvm_graph.decompose.matrix import multiplied
 from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
+from dvm_graph.decompose.registry import (
+    MICROSOFT,
+    Operands,
+    Results,
+    decomposition,
+    of_constants,
+    unless,
+)
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.ir.numeric import few_bits, unpack_blocks
@@ -26,6 +33,8 @@ from dvm_graph.symbolic.dims import mul
 
 FEW_WEIGHTS = 1 << 18
 """A MiB as float32: they stay in the caches of one core from run to run."""
+LEAST = {"int4": -8, "uint4": 0}
+"""The types of elements of 4 bits, and the least of them, which is level 0."""
 _READ_PACKED = 4
 """Bits of levels that the cube unit reads."""
 
@@ -79,11 +88,54 @@ def _weights(
     )
 
 
+_NUMBERS_OF_BNB = (
+    (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4, 0, -1 / 192, -2 / 3, -1, -1 / 3, -1 / 2, -1 / 6, -1 / 4),
+    (
+        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+        -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+        0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+    ),
+)  # fmt: skip
+"""What levels of 4 bits stand for by `quant_type`, FP4 and NF4: those of bitsandbytes, as onnxruntime has them."""
+
+
+def _many_of_bnb(node: Node, operands: Operands) -> bool:
+    del operands
+    return _many_weights(node)
+
+
+@decomposition("MatMulBnb4", domain=MICROSOFT)
+@unless(_many_of_bnb)
+def matmul_of_bnb(builder: Builder, node: Node, operands: Operands) -> Results:
+    """`A @ dequantised(B).T`; B is [n, k] in a row, two numbers of a byte, the first one in its high bits, and of blocks
+    that have a scale each.
+    """
+    a, packed, scales = (required(node, operands, index) for index in range(3))
+    k, n, size, kind = (int(node.attrs[name]) for name in ("K", "N", "block_size", "quant_type"))
+    if packed.data is None or scales.data is None or not node.attrs.get("transB", 1):
+        return None
+    data, factors = np.asarray(packed.data).reshape(-1), np.asarray(scales.data).reshape(-1)
+    if kind not in (0, 1) or data.size != -(-n * k // 2) or factors.size != -(-n * k // size):
+        return None
+    levels = np.stack([data >> 4, data & 15], axis=1).reshape(-1)[: n * k]
+    numbers = np.array(_NUMBERS_OF_BNB[kind], np.float32)[levels]
+    numbers = numbers * np.repeat(factors.astype(np.float32), size)[: n * k]
+    weights = np.ascontiguousarray(numbers.reshape(n, k).T)
+    return [
+        builder.cast(multiplied(builder, widened(builder, a), builder.constant(weights)), a.dtype)
+    ]
+
+
 @decomposition("GatherBlockQuantized", domain=MICROSOFT)
+@of_constants
 def rows_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Of bytes whose last axis is quantised; what lies outside of the first is 0."""
+    """Of bytes whose last axis is quantised, or of constants of 4 bits; what lies outside of the first is 0."""
     data, index, scales = (required(node, operands, at) for at in range(3))
     points = operand(operands, 3)
+    least = LEAST.get(data.data.dtype.name) if data.data is not None else None
+    if least is not None:
+        data = _as_bytes(builder, data, least)
+        points = None if points is None else _as_bytes(builder, points, least)
     bits, size = int(node.attrs.get("bits", 4)), int(node.attrs.get("block_size", 128))
     gathered = normalize_axis(node, node.attrs.get("gather_axis", 0), data.rank)
     quantized = normalize_axis(node, node.attrs.get("quantize_axis", 1), data.rank)
@@ -105,7 +157,7 @@ def rows_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Result
 
     levels = numbers(data)
     lead = shape_of(levels)[:-1]
-    zeros = builder.scalar(1 << (bits - 1), DType.INT32)
+    zeros = builder.scalar(1 << (bits - 1) if least is None else -least, DType.INT32)
     if points is not None:
         zeros = part(builder, numbers(points), levels.rank - 1, 0, blocks)
         zeros = with_axis(builder, zeros, levels.rank)
@@ -115,6 +167,13 @@ def rows_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Result
     y = builder.reshape(builder.cast(y, scales.dtype), (*lead, mul(blocks, size)))
     inside = along_axis(builder, inside, 0, y.rank)
     return [builder.select(inside, y, builder.scalar(0, y.dtype))]
+
+
+def _as_bytes(builder: Builder, x: Value, least: int) -> Value:
+    """Constants of 4 bits, two of a byte along the last axis, as levels; the least of their type is 0."""
+    levels = (np.asarray(x.data).astype(np.int8) - np.int8(least)).astype(np.uint8)
+    levels = np.pad(levels, [(0, 0)] * (levels.ndim - 1) + [(0, levels.shape[-1] % 2)])
+    return builder.constant(levels[..., ::2] | levels[..., 1::2] << 4)
 
 
 def _unpacked(builder: Builder, x: Value, bits: int) -> Value:

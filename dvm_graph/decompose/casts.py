@@ -8,9 +8,21 @@ from dataclasses import replace
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import along_axis, without_axes
+from dvm_graph.decompose.dequantized_constants import (
+    are_many,
+    are_narrow_or_of_blocks,
+    dequantized_constant,
+)
 from dvm_graph.decompose.meanings import Dequantized, dequantized, moderate, same, whole_numbers
 from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
+from dvm_graph.decompose.registry import (
+    MICROSOFT,
+    Operands,
+    Results,
+    decomposition,
+    of_constants,
+    unless,
+)
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 
@@ -113,15 +125,20 @@ def dequantized_by(builder: Builder, x: Value, meaning: Dequantized) -> Value:
 
 @decomposition("DequantizeLinear")
 @decomposition("DequantizeLinear", domain=MICROSOFT)
+@of_constants
+@unless(are_many)
 def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Results:
     """(x - zero_point) * scale."""
     x, scale = required(node, operands, 0), required(node, operands, 1)
     zero_point = operand(operands, 2)
-    if x.dtype not in _QUANTIZED | {DType.INT32} or node.attrs.get("block_size", 0):
+    target = _declared(node, "output_dtype", scale.dtype)
+    if are_narrow_or_of_blocks(node, operands):
+        data = dequantized_constant(node, operands, target)
+        return None if data is None else [builder.constant(data)]
+    if x.dtype not in _QUANTIZED | {DType.INT32}:
         return None
     if not _known_to_fit(builder, node, (scale, zero_point), x):
         return None
-    target = _declared(node, "output_dtype", scale.dtype)
     zero = None if zero_point is None else _placed(builder, node, zero_point, x)
     wide = builder.cast(scale, DType.FLOAT32)
     y = builder.mul(_difference(builder, x, zero), _placed(builder, node, wide, x))

@@ -86,9 +86,10 @@ def _reads(body: Graph, value: Value) -> bool:
 def _compilable(
     node: Node, operands: Operands, bodies: Sequence[BodyResults], types: Sequence[ResultType]
 ) -> bool:
-    given = [value for value in operands if value is not None]
-    if len(types) != len(node.outputs) or not all(value.native for value in given):
-        return False
+    own = len(operands) - len(node.attrs.get("captures", ()))
+    given = [*operands[:own], *(v for v in operands[own:] if v is not None and not v.is_constant)]
+    if len(types) != len(node.outputs) or not all(v is None or v.native for v in given):
+        return False  # bodies have the constants around them as their own, of whatever type
     if any(not type_.native for type_ in types):
         return False
     if any(not value.native for body in bodies for value in body.values):

@@ -8,34 +8,37 @@ of onnxruntime, which makes such operators of the pattern.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.convolution import convolution
+from dvm_graph.decompose.dequantized_constants import left_to_vendor, packed_matrix
 from dvm_graph.decompose.integer_products import is_bytes, sums, weights_of
 from dvm_graph.decompose.matrix import gemm, matmul
 from dvm_graph.decompose.meanings import Dequantized, dequantized, moderate, real
-from dvm_graph.decompose.operands import operand
+from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.quantized_products import quantized_windows, transposed
-from dvm_graph.decompose.registry import Operands, Results, decomposition, unless
+from dvm_graph.decompose.registry import Decomposition, Operands, Results, decomposition, unless
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 
 
 def _by_blocks(node: Node, operands: Operands) -> bool:
-    """Whether the right operand is a constant that the vendor library dequantises, as it does where numbers have a few
-    bits, or scales are of blocks: beside the product, it multiplies them as they are.
+    """Whether the right operand is many constants that the vendor library dequantises, and none that the cube unit reads:
+    beside the product, it multiplies them as they are.
     """
     del node
-    b = operand(operands, 1)
-    producer = None if b is None else b.producer
-    if producer is None or producer.op != "vendor" or producer.attrs["op"] != "DequantizeLinear":
-        return False
-    return all(value is None or value.data is not None for value in producer.inputs)
+    return left_to_vendor(operand(operands, 1))
 
 
 @decomposition("MatMul")
 @unless(_by_blocks)
 def any_matmul(builder: Builder, node: Node, operands: Operands) -> Results:
+    matrix = packed_matrix(builder, operand(operands, 1))
+    if matrix is not None:
+        return _by_packed(builder, matmul, node, operands, matrix)
     factors = _factors(builder, operands, -1)
     if factors is None:
         return matmul(builder, node, operands)
@@ -50,6 +53,10 @@ def any_matmul(builder: Builder, node: Node, operands: Operands) -> Results:
 @decomposition("Gemm")
 def any_gemm(builder: Builder, node: Node, operands: Operands) -> Results:
     turned = bool(node.attrs.get("transB", 0))
+    matrix = packed_matrix(builder, operand(operands, 1), turned)
+    if matrix is not None:
+        straight = replace(node, attrs={**node.attrs, "transB": 0})
+        return _by_packed(builder, gemm, straight, operands, matrix)
     factors = _factors(builder, operands, 0 if turned else 1)
     plain = node.attrs.get("alpha", 1.0) == 1 and node.attrs.get("beta", 1.0) == 1
     if factors is None or not plain or node.attrs.get("transA", 0):
@@ -66,6 +73,16 @@ def any_gemm(builder: Builder, node: Node, operands: Operands) -> Results:
         y = builder.add(y, numbers)
     y = real(builder, y, scales)
     return [y if addend is None or numbers is not None else builder.add(y, addend)]
+
+
+def _by_packed(
+    builder: Builder, function: Decomposition, node: Node, operands: Operands, matrix: Value
+) -> Results:
+    """A product by a matrix in float32, which stays packed, in this type."""
+    a, _, *rest = (None if x is None else widened(builder, x) for x in operands)
+    results = function(builder, node, [a, matrix, *rest])
+    target = required(node, operands, 0).dtype
+    return None if results is None else [y and builder.cast(y, target) for y in results]
 
 
 @decomposition("Conv")

@@ -27,6 +27,7 @@ Preference: TypeAlias = Callable[[Node, Operands], bool]
 
 _TABLE: dict[tuple[str, str], Decomposition] = {}
 _OF_CONTAINERS: set[Decomposition] = set()
+_OF_CONSTANTS: set[Decomposition] = set()
 _PREFERENCES: dict[Decomposition, Preference] = {}
 
 
@@ -50,6 +51,16 @@ def of_containers(function: Decomposition) -> Decomposition:
 
 def takes_containers(function: Decomposition) -> bool:
     return function in _OF_CONTAINERS
+
+
+def of_constants(function: Decomposition) -> Decomposition:
+    """Marks one whose constant operands may be of types that kernels lack."""
+    _OF_CONSTANTS.add(function)
+    return function
+
+
+def takes_constants(function: Decomposition) -> bool:
+    return function in _OF_CONSTANTS
 
 
 def unless(preference: Preference) -> Callable[[Decomposition], Decomposition]:

@@ -39,6 +39,8 @@ _CHANNELS_OF_A_VECTOR = 16
 """Up to which sums of elements in planes are computed as fast as those of whole pixels, and nothing is turned over."""
 _BY_SCALE = "by scale"
 """Of nearest elements: those before, or behind, where axes shrink."""
+_FROM_MIDDLES = "tf_half_pixel_for_nn"
+"""Of nearest elements, and of opset 11 alone, but onnxruntime has it in later ones, too, and tf2onnx writes it there."""
 _HALF_PIXELS = frozenset({"half_pixel", "pytorch_half_pixel"})
 
 _NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
@@ -170,6 +172,7 @@ def _sampling(node: Node) -> _Sampling | None:
     known = (
         mode in ("nearest", "linear", "cubic")
         and transform in _TRANSFORMS
+        and (transform != _FROM_MIDDLES or mode == "nearest")
         and nearest in _NEAREST
         and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
         and not node.attrs.get("antialias", 0)
@@ -279,7 +282,7 @@ def _repeats(sampling: _Sampling, axis: _Axis) -> bool:
     """Whether each element is the nearest one of as many results."""
     if not isinstance(axis.scale, Fraction) or axis.scale.denominator != 1:
         return False
-    if sampling.transform == "asymmetric":
+    if sampling.transform in ("asymmetric", _FROM_MIDDLES):
         return _rounding(sampling, axis) == "floor"
     rounds = sampling.nearest in ("round_prefer_floor", "round_prefer_ceil")
     return rounds and sampling.transform in _HALF_PIXELS
@@ -305,6 +308,8 @@ def _start_of_steps(sampling: _Sampling, axis: _Axis) -> int | None:
         first = Fraction(0)
     elif sampling.transform == "half_pixel":
         first = half / scale - half
+    elif sampling.transform == _FROM_MIDDLES:
+        first = half / scale
     else:
         return None
     return _NEAREST_NUMBER[_rounding(sampling, axis)](first)
@@ -422,8 +427,13 @@ def _asymmetric(builder: Builder, index: Value, axis: _Axis) -> Value:
     return builder.div(index, scale)
 
 
+def _from_middles(builder: Builder, index: Value, axis: _Axis) -> Value:
+    """Where the middle of a result lies, as the nearest element is the one that it is in."""
+    return _asymmetric(builder, shifted(builder, index, 0.5), axis)
+
+
 def _half_pixel(builder: Builder, index: Value, axis: _Axis) -> Value:
-    return shifted(builder, _asymmetric(builder, shifted(builder, index, 0.5), axis), -0.5)
+    return shifted(builder, _from_middles(builder, index, axis), -0.5)
 
 
 def _single(builder: Builder, axis: _Axis) -> Value:
@@ -450,4 +460,5 @@ _TRANSFORMS: Mapping[str, Callable[[Builder, Value, _Axis], Value]] = {
     "pytorch_half_pixel": _pytorch_half_pixel,
     "align_corners": _align_corners,
     "asymmetric": _asymmetric,
+    _FROM_MIDDLES: _from_middles,
 }

@@ -31,7 +31,13 @@ from dvm_graph.decompose.host import HOST_OPERATORS
 from dvm_graph.decompose.loops import as_loop
 from dvm_graph.decompose.moving import moved
 from dvm_graph.decompose.regions import BodyResults, Deduced, ResultType, deduce_control
-from dvm_graph.decompose.registry import faster_as_vendor, find, takes_containers
+from dvm_graph.decompose.registry import (
+    Decomposition,
+    faster_as_vendor,
+    find,
+    takes_constants,
+    takes_containers,
+)
 from dvm_graph.decompose.vendor_limits import expect_survival
 from dvm_graph.decompose.words import has_odd_words
 from dvm_graph.errors import (
@@ -191,10 +197,7 @@ class _Walk:
         function = find(node)
         if function is None:
             return False
-        native = takes_containers(function) and all(
-            value is None or value.native for value in operands
-        )
-        if not (native and takes(node, operands)) and not _computable(node, operands):
+        if not _given_to(function, node, operands) and not _computable(node, operands):
             return False
         if not self._options.strict and faster_as_vendor(function, node, operands):
             return False
@@ -530,6 +533,17 @@ def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:
     if condition is None or any(dim != 1 for dim in condition.shape or ()):
         return False
     return all(len(region) <= MAX_BRANCH_NODES for region in node.regions)
+
+
+def _given_to(function: Decomposition, node: Node, operands: Sequence[Value | None]) -> bool:
+    """Whether a decomposition of sequences, or of constants of any type, takes such operands."""
+    given = [value for value in operands if value is not None]
+    if takes_containers(function):
+        native = all(value.native for value in given)
+    else:
+        constants = takes_constants(function)
+        native = constants and all(value.computable or value.is_constant for value in given)
+    return native and takes(node, operands)
 
 
 def _computable(node: Node, operands: Sequence[Value | None]) -> bool:

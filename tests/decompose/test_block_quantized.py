@@ -1,4 +1,4 @@
-"""MatMulNBits and GatherBlockQuantized against onnxruntime: all widths, with and without zero points, biases and whole
+"""MatMulNBits, MatMulBnb4 and GatherBlockQuantized against onnxruntime: all widths, with and without zero points, biases and whole
 blocks.
 """
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -63,7 +64,40 @@ def rows_of_bits(bits: int, size: int, points: bool, dtype: str = "float32", ind
     )
 
 
+def rows_of_elements(kind: str, size: int, points: bool, lead: tuple[int, ...] = ()) -> Case:
+    """As the quantiser of onnxruntime writes them: of types of 4 bits."""
+    blocks, dtype = 3, np.dtype(getattr(ml_dtypes, kind))
+    shape = (N, *lead)
+    low = -8 if kind == "int4" else 0
+
+    def drawn(*extents: int) -> Array:
+        return np.asarray(GENERATOR.integers(low, low + 16, extents).astype(dtype))
+
+    operands: list[Any] = [
+        drawn(*shape, blocks * size),
+        Tensor(("a", "b"), "int64", -N - 2, N + 2),
+        GENERATOR.uniform(0.01, 0.1, (*shape, blocks)).astype(np.float32),
+        *([drawn(*shape, blocks)] if points else []),
+    ]
+    attrs = {"block_size": size, "gather_axis": 0, "quantize_axis": len(lead) + 1}
+    label = f"GatherBlockQuantized-{kind}-{size}-{points}-{len(lead)}"
+    return contrib("GatherBlockQuantized", operands, **attrs, label=label)
+
+
+def of_bnb(kind: int, k: int, size: int, dtype: str = "float32", n: int = N) -> Case:
+    packed = GENERATOR.integers(0, 256, -(-n * k // 2)).astype(np.uint8)
+    scales = GENERATOR.uniform(0.01, 0.1, -(-n * k // size)).astype(dtype)
+    operands = [Tensor(("b", "m", k), dtype), packed, scales]
+    label = f"MatMulBnb4-{kind}-{k}-{size}-{dtype}"
+    attrs = {"K": k, "N": n, "block_size": size, "quant_type": kind}
+    return contrib("MatMulBnb4", operands, **attrs, label=label, empty=False)
+
+
 CASES = [
+    *(rows_of_elements(kind, 16, zeros) for kind in ("int4", "uint4") for zeros in (False, True)),
+    rows_of_elements("int4", 32, True, (3,)),
+    *(of_bnb(kind, k, size) for kind in (0, 1) for k, size in ((64, 16), (48, 32), (33, 64))),
+    of_bnb(1, 64, 32, "float16"),
     *(rows_of_bits(bits, 16, points) for bits in (2, 4, 8) for points in (False, True)),
     rows_of_bits(4, 32, True, "float16", "int32"),
     rows_of_bits(4, 16, True, lead=(3,)),
@@ -96,4 +130,10 @@ def test_the_weights_of_a_language_model_stay_packed(bits: int) -> None:
         assert unpack.required(0).data is not None and unpack.required(0).data.nbytes == k * n // 2
     else:
         assert vendor_operators(graph) == ["MatMulNBits"]
+    assert not vendor_operators(decomposed(case.model(), strict=True))
+
+
+def test_many_weights_that_stand_for_numbers_of_a_list_stay_packed() -> None:
+    case = of_bnb(1, 512, 64, n=1024)
+    assert vendor_operators(decomposed(case.model())) == ["MatMulBnb4"]
     assert not vendor_operators(decomposed(case.model(), strict=True))

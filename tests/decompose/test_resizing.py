@@ -69,6 +69,15 @@ def test_means_of_neighbours_are_of_steps(channels: int) -> None:
     assert not any(node.op == "gather" for node in operators(channels, (0.5, 0.25)))
 
 
+@pytest.mark.parametrize("transform", ["asymmetric", "tf_half_pixel_for_nn"])
+@pytest.mark.parametrize("scales", [(2.0, 3.0), (0.5, 0.25)])
+def test_nearest_elements_before_are_views(transform: str, scales: tuple[float, float]) -> None:
+    attrs = (
+        f'mode = "nearest", nearest_mode = "floor", coordinate_transformation_mode = "{transform}"'
+    )
+    assert not gathered_axes(operators(3, scales, attrs))
+
+
 def test_views_are_of_pixels() -> None:
     """Elements that are only repeated or left out meet the layout of convolutions."""
     nodes = operators(3, (2.0, 1.0), 'mode = "nearest"')

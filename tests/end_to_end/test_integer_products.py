@@ -309,10 +309,8 @@ def test_sums_over_nothing_are_0(operator: str, constant: bool) -> None:
         np.testing.assert_array_equal(y, np.zeros(shape, np.int32), strict=True)
 
 
-def test_weights_with_scales_of_blocks_are_multiplied_as_they_are() -> None:
-    """By the vendor library, which reads a quarter of what it would dequantise them to; the left operand, which it
-    would round to 8 bits by itself, stays as it is.
-    """
+def test_beside_weights_with_scales_of_blocks_the_other_operand_stays_as_it_is() -> None:
+    """onnxruntime would round it to 8 bits by itself."""
     constants = {
         "w": integers("int8", 64, 48) >> 4, "s": np.linspace(0.01, 0.03, 96, dtype=np.float32).reshape(2, 48),
     }  # fmt: skip
@@ -323,7 +321,7 @@ def test_weights_with_scales_of_blocks_are_multiplied_as_they_are() -> None:
     }"""
     model = model_with(text, constants)
     mine = dvm_graph.optimize(model)
-    assert len(mine.report().vendor_operators) == 2
+    assert not mine.report().vendor_operators
     exact = constants["w"].astype(np.float64) * np.repeat(constants["s"], 32, axis=0)
     bound = tolerance(np.dtype(np.float32), 64)
     for n in (1, 5):

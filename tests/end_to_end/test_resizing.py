@@ -14,6 +14,7 @@ import dvm_graph
 from tests.end_to_end.reference import Array, assert_all_close, session
 
 TRANSFORMS = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+OF_NEAREST = (*TRANSFORMS, "tf_half_pixel_for_nn")
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 SCALES = ((2.0, 2.0), (3.0, 1.0), (0.5, 0.25), (1.75, 2.5), (4.0, 0.625))
 SHAPES = ((2, 3, 5, 7), (1, 3, 16, 4), (3, 3, 8, 33))
@@ -75,7 +76,7 @@ def test_linear(transform: str, scales: tuple[float, ...], channels: int) -> Non
     )
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("transform", OF_NEAREST)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("channels", FEW_AND_MANY)
@@ -91,8 +92,13 @@ def test_cubic(transform: str, scales: tuple[float, ...], attrs: dict[str, Any])
     check(model_of(scales, mode="cubic", coordinate_transformation_mode=transform, **attrs))
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize(
+    ("mode", "transform"),
+    [
+        *itertools.product(["nearest", "linear", "cubic"], TRANSFORMS),
+        ("nearest", "tf_half_pixel_for_nn"),
+    ],
+)
 @pytest.mark.parametrize("channels", FEW_AND_MANY)
 def test_sizes_known_at_run_time(mode: str, transform: str, channels: int) -> None:
     attrs = {"mode": mode, "coordinate_transformation_mode": transform}
