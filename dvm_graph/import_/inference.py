@@ -131,7 +131,7 @@ def _forget_disputed_extents(
     `output_padding` to what `SAME` determines; it counts no keys where the weights of attention without a past are
     asked for, and no values where a bias of queries, keys and values has an unknown extent; it resizes along axes that
     are counted from the end where a ratio is to be kept; it takes half of a spectrum for all of it, where the length is
-    no constant; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
+    no constant, or where that is the default; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
     of the other, and what a body's results are for what they are over no turns. Models all of whose operators are left
     to onnxruntime (`tests/fuzz`) find further ones.
     """
@@ -152,6 +152,8 @@ def _forget_disputed_extents(
         disputed = False
     elif node.op_type == "DFT":
         disputed = bool(attributes.get("onesided"))
+    elif node.op_type == "STFT":
+        first, disputed = 1, "onesided" not in attributes
     for proto in types.values() if disputed else ():
         for dim in proto.tensor_type.shape.dim[first:]:
             if node.op_type not in _NAMED or dim.dim_param:
