@@ -343,3 +343,16 @@ def test_large_constants_have_one_assignment_that_fits(monkeypatch: pytest.Monke
         (runs[mib],) = (extents for extents, _ in check.feeds())
     more, less = (math.prod(extents.symbols.values()) for extents in runs.values())
     assert less == 1 < more
+
+
+def test_a_table_of_what_a_table_gave() -> None:
+    """The pass takes the place of the first one, too."""
+    text = """g (int8[1, n] x) => (int8[1, n] z)
+        <float half = {0.5}, float tenth = {0.1}, float one = {1.0}, int8 zero = {1}> {
+        y = com.microsoft.QLinearLeakyRelu(x, half, , tenth, zero)
+        z = com.microsoft.QLinearLeakyRelu(y, one, , half, zero)
+    }"""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["": 19, "com.microsoft": 1]> {text}'
+    )
+    assert not validate(model).findings
