@@ -4,8 +4,7 @@ GatherBlockQuantized, which are dequantised as they are read.
 Where constant weights of a product are few they are dequantised here, once, to a float32 matrix, which stays in the caches
 (`python -m benchmarks.units.quantized`). The many of a language model, for which they were quantised, stay as they are: the
 cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits are left to
-the vendor library, as are those that only a run tells, but `strict` dequantises them, and so do weights whose rows belong to
-blocks in an order of their own.
+the vendor library, as are those that only a run tells, but where rows name their blocks (`g_idx`); then, and for `strict`, they are dequantised.
 """
 
 from __future__ import annotations
@@ -42,24 +41,13 @@ def _many_weights(node: Node) -> bool:
     return int(node.attrs["K"]) * int(node.attrs["N"]) > FEW_WEIGHTS
 
 
-def _groups_apart(node: Node, operands: Operands) -> bool:
-    """Whether rows of weights belong to other blocks than those in which they lie: on some such the vendor library fails, and
-    on others reads memory that nobody wrote.
-    """
-    groups = operand(operands, 4)
-    return groups is not None and (groups.data is None or _lie_apart(node, groups.data))
-
-
-def _lie_apart(node: Node, groups: NDArray[Any]) -> bool:
-    k, size = int(node.attrs["K"]), int(node.attrs["block_size"])
-    return not np.array_equal(groups.reshape(-1)[:k], np.arange(k) // size)
-
-
 def _run_better(node: Node, operands: Operands) -> bool:
-    """Many weights of other bits, or that only runs tell."""
-    if not _many_weights(node) or _groups_apart(node, operands):
+    """Many weights of other bits, or that only runs tell; none whose rows name their blocks, be it those in which they lie: at
+    some of these the vendor library fails, and for others it reads memory that nobody wrote.
+    """
+    if not _many_weights(node) or operand(operands, 4) is not None:
         return False
-    return node.attrs["bits"] != _READ_PACKED or not _all_constant(operands)
+    return node.attrs.get("bits", 4) != _READ_PACKED or not _all_constant(operands)
 
 
 def _all_constant(operands: Operands) -> bool:
@@ -85,6 +73,12 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [builder.cast(y, a.dtype)]
+
+
+def _lie_apart(node: Node, groups: NDArray[Any]) -> bool:
+    """Whether rows belong to other blocks than those in which they lie."""
+    k, size = int(node.attrs["K"]), int(node.attrs["block_size"])
+    return not np.array_equal(groups.reshape(-1)[:k], np.arange(k) // size)
 
 
 def _sizes(node: Node) -> tuple[int, int, int, int]:

@@ -101,7 +101,7 @@ def test_as_documented(bits: int, points: str, groups: str, constant: bool) -> N
         _assert_runs(bits, k, 5, _operands(bits, k, 5, points, groups, bias), constant)
 
 
-@pytest.mark.parametrize("groups", ["", "shuffled"])
+@pytest.mark.parametrize("groups", ["", "in order", "shuffled"])
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_many_weights(bits: int, groups: str) -> None:
     k, n = 1040, 300
@@ -120,3 +120,8 @@ def test_weights_that_are_not_there(bias: bool) -> None:
     model = dvm_graph.optimize(_model(4, 64, 5, operands, True), strict=True)
     (got,) = model.run({"x": np.full((2, 3, 64), np.nan, np.float32)})
     np.testing.assert_array_equal(got, np.zeros((2, 3, 5)) + operands.get("bias", 0))
+
+
+def test_what_onnxruntime_finds_in_memory_is_no_witness() -> None:
+    operands = _operands(2, 64, 5, "", "in order", False)
+    dvm_graph.optimize(_model(2, 64, 5, operands, True), check=True)
