@@ -345,6 +345,18 @@ def test_large_constants_have_one_assignment_that_fits(monkeypatch: pytest.Monke
     assert less == 1 < more
 
 
+def test_rows_of_several_shapes_are_of_extents_that_do_not_fit() -> None:
+    """A first state of one element, say, that the others spread over more."""
+    text = """g (float[12, 1, 5] x, float[1, n] s0) => (float[] r) {
+        s, r = Scan<num_scan_inputs = 1, body = b (float[] u, float[1, 5] w) => (float[] v, float[] q) {
+            v = Add(u, w)
+            q = Tanh(u)
+        }>(s0, x)
+    }"""
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 20]> {text}')
+    assert not validate(model).findings
+
+
 def test_a_table_of_what_a_table_gave() -> None:
     """The pass takes the place of the first one, too."""
     text = """g (int8[1, n] x) => (int8[1, n] z)
