@@ -46,7 +46,9 @@ class ShapeError(DvmError):
 
 
 class ContradictionError(ShapeError):
-    """Inputs of a run differ in dims that the model gives one name, and operators need them equal."""
+    """Inputs of a run differ in dims that the model gives one name, and operators need them equal; or a result has another
+    rank than the model declares.
+    """
 
 
 class InputError(DvmError, ValueError):

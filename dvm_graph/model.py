@@ -177,8 +177,8 @@ class Model:
     def _on_program(
         self, feeds: Mapping[str, ArrayLike], action: Callable[[Program], _Result]
     ) -> _Result:
-        """What comes out with the program that takes these feeds. Where they contradict the names of dims, it is one to
-        which those are nothing, if operators do not need what they say.
+        """What comes out with the program that takes these feeds. Where a run contradicts the names of dims, or declared
+        ranks, it is one to which those are nothing, if operators do not need what they say.
         """
         program = self._ran = self._variants.find(feeds) or self._program
         try:

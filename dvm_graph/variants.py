@@ -1,8 +1,8 @@
-"""The programs of a model for feeds that it was not compiled for: that override some of its initializers, or
-contradict the names of its dims.
+"""The programs of a model for feeds that it was not compiled for: that override some of its initializers,
+contradict the names of its dims, or lead to results of other ranks than it declares.
 
-In: the feeds of a run. Out: a program with the initializers that they name as inputs, or whose dims are known by nothing
-but the run, compiled when it is first asked for; None where the model's own does.
+In: the feeds of a run. Out: a program with the initializers that they name as inputs, or whose dims and ranks are known by
+nothing but the run, compiled when it is first asked for; None where the model's own does.
 """
 
 from __future__ import annotations

@@ -112,6 +112,8 @@ def _row(tensor: Bounded, at: int) -> Bounded:
 
 
 def _stacked(body: Graph, turns: Turns, at: int, rows: list[Bounded]) -> Bounded:
+    if len({row.value.shape for row in rows}) > 1:
+        raise ShapeError("turns give rows of several shapes")
     if rows:
         ordered = rows[::-1] if turns.collected[at] else rows
         errors = np.stack([row.errors for row in ordered]) if ordered[0].is_number else None

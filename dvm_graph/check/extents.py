@@ -36,6 +36,10 @@ _MANY = 1 << 22
 """Elements: numbers are drawn for more of them in no less than tens of milliseconds."""
 
 
+_MOST = 1 << 26
+"""Elements: half a gibibyte in float64, in which several such are held at a time."""
+
+
 class Extents:
     """Numbers for symbols, and what dims are then."""
 
@@ -88,7 +92,7 @@ def choose_extents(
     """Up to `count` assignments; none: no small numbers satisfy what the model assumes.
 
     Dims of `shapes` have to have a value, too, and none below 0. Extents at which a shape has many elements
-    are taken only where there are no others, and then the least of them.
+    are taken only where there are no others, and then the least of them, unless memory is not to be had for that.
     """
     chosen: list[Extents] = []
     spare: tuple[int, Extents] | None = None
@@ -102,7 +106,7 @@ def choose_extents(
         elements = max((math.prod(extents.dims(shape)) for shape in shapes), default=0)
         if elements <= _MANY:
             chosen.append(extents)
-        elif spare is None or elements < spare[0]:
+        elif elements <= _MOST and (spare is None or elements < spare[0]):
             spare = elements, extents
         if len(chosen) == count or not conditions.free:
             break

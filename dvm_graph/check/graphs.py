@@ -379,7 +379,7 @@ class _Run:
             if value in stay or value.producer is None or value.producer.is_call
         }
         gone = [node for node in self._nodes if not node.is_call and node.output not in stay]
-        reference.run(gone)
+        reference.run(_with_producers(gone, reference.known))
         return [reference.known[node.output] for node in gone]
 
     def _key(self, node: Node) -> tuple[Any, list[Bounded]]:
@@ -420,6 +420,22 @@ class _Run:
                 raise problem(f"{value.name} is {list(result.value.shape)} for these numbers")
         if len(self.extents.symbols) > bound and not satisfied(self._facts, self.extents, ()):
             raise ShapeError(f"{self.extents} break what the model assumes")
+
+
+def _with_producers(nodes: Sequence[Node], known: Mapping[Value, Bounded]) -> list[Node]:
+    """Nodes behind those that make what they read, so far as it is not known: a pass may take away what it has made."""
+    ordered: dict[Node, None] = {}
+
+    def add(node: Node) -> None:
+        for value in node.inputs:
+            producer = None if value is None or value in known else value.producer
+            if producer is not None and producer not in ordered:
+                add(producer)
+        ordered[node] = None
+
+    for node in nodes:
+        add(node)
+    return list(ordered)
 
 
 def _live_nodes(graph: Graph) -> list[Node]:

@@ -255,11 +255,13 @@ def _undefined(node: Node, operands: Sequence[Array]) -> bool:
     """Sums of products of bytes may be cut. A Celu that divides by 0 is one thing or another by its type. Integer
     divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers and folds that no integer
     or no float64 holds come out as whatever; of equal numbers less their mean rounding is left, which is divided by a
-    deviation of nothing.
+    deviation of nothing. Products by weights whose rows name their blocks are made of whatever is in memory.
     """
     types = {operand.dtype.str for operand in operands}
     if node.op in _OF_BYTES and types >= {"|u1", "|i1"} and cuts_sums_of_bytes():
         return True
+    if node.op == "MatMulNBits":
+        return len(node.inputs) > 4 and node.inputs[4] is not None
     if node.op == "Celu":
         return not node.attrs.get("alpha", 1.0)
     if node.op in _FOLDS and operands[0].dtype.kind in "iu":

@@ -3,8 +3,9 @@ rows of them, GatherBlockQuantized, which are dequantised as they are read.
 
 Where constant weights of a product are few they are dequantised here, once, to a float32 matrix, which stays in the caches
 (`python -m benchmarks.units.quantized`). The many of a language model, for which they were quantised, stay as they are: the
-cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits, and those that
-stand for numbers of a list, are left to the vendor library, but `strict` dequantises them.
+cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits, those that
+stand for numbers of a list and those that only a run tells are left to the vendor library. Where rows name their blocks
+(`g_idx`), and for `strict`, they are dequantised.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvm_graph.decompose.arithmetic import along_axis, dim_value, widened, with_axis
+from dvm_graph.decompose.arithmetic import (
+    along_axis,
+    dim_value,
+    filled,
+    shifted,
+    widened,
+    with_axis,
+)
 from dvm_graph.decompose.matrix import multiplied
 from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
 from dvm_graph.decompose.registry import (
@@ -43,49 +51,124 @@ def _many_weights(node: Node) -> bool:
     return int(node.attrs["K"]) * int(node.attrs["N"]) > FEW_WEIGHTS
 
 
-def _many_of_other_bits(node: Node, operands: Operands) -> bool:
-    del operands
-    return _many_weights(node) and node.attrs["bits"] != _READ_PACKED
+def _run_better(node: Node, operands: Operands) -> bool:
+    """Many weights of other bits, or that only runs tell; none whose rows name their blocks, be it those in which they lie: at
+    some of these the vendor library fails, and for others it reads memory that nobody wrote.
+    """
+    if not _many_weights(node) or operand(operands, 4) is not None:
+        return False
+    return node.attrs.get("bits", 4) != _READ_PACKED or not _all_constant(operands)
+
+
+def _all_constant(operands: Operands) -> bool:
+    return all(value is None or value.data is not None for value in operands[1:5])
 
 
 @decomposition("MatMulNBits", domain=MICROSOFT)
-@unless(_many_of_other_bits)
+@unless(_run_better)
 def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Results:
-    """`A @ dequantised(B).T + bias`; B is [n, blocks of k, bytes]."""
-    a, packed, scales = (required(node, operands, index) for index in range(3))
-    points, groups, bias = (operand(operands, index) for index in (3, 4, 5))
-    constants = [value.data for value in (packed, scales, points) if value is not None]
-    if groups is not None or node.attrs.get("weight_prepacked", 0):
+    """`A @ dequantised(B).T + bias`; B is [n, blocks of k, bytes], or nothing at all, which counts as zeros."""
+    a, packed = required(node, operands, 0), required(node, operands, 1)
+    bias = operand(operands, 5)
+    k, n, size, bits = _sizes(node)
+    if node.attrs.get("weight_prepacked", 0) or bits not in (2, 4, 8):
         return None
-    if any(data is None or data.size == 0 for data in constants):
+    shape, whole = shape_of(packed), (n, -(-k // size), size * bits // 8)
+    if any(dim not in (extent, 0) for dim, extent in zip(shape, whole, strict=True)):
         return None
-    weights = _weights(builder, node, packed, scales, points)
-    y = multiplied(builder, widened(builder, a), weights)
+    if 0 in shape:
+        y = filled(builder, 0.0, DType.FLOAT32, (*shape_of(a)[:-1], n))
+    else:
+        y = multiplied(builder, widened(builder, a), _weights(builder, node, operands))
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [builder.cast(y, a.dtype)]
 
 
-def _weights(
-    builder: Builder, node: Node, packed: Value, scales: Value, points: Value | None
-) -> Value:
+def _lie_apart(node: Node, groups: NDArray[Any]) -> bool:
+    """Whether rows belong to other blocks than those in which they lie."""
+    k, size = int(node.attrs["K"]), int(node.attrs["block_size"])
+    return not np.array_equal(groups.reshape(-1)[:k], np.arange(k) // size)
+
+
+def _sizes(node: Node) -> tuple[int, int, int, int]:
+    """k, n, how many rows a block has, and of how many bits a number is."""
+    k, n, size = (int(node.attrs[name]) for name in ("K", "N", "block_size"))
+    return k, n, size, int(node.attrs.get("bits", 4))
+
+
+def _weights(builder: Builder, node: Node, operands: Operands) -> Value:
     """(quantised - zero point) * scale, as [k, n]. The default zero point is the middle of the range."""
-    k, n, size, bits = (int(node.attrs[name]) for name in ("K", "N", "block_size", "bits"))
+    if not _all_constant(operands):
+        return _computed_weights(builder, node, operands)
+    k, n, size, bits = _sizes(node)
     blocks = -(-k // size)
-    levels = np.asarray(packed.data).reshape(n, blocks, -1)
-    factors = np.asarray(scales.data).astype(np.float32).reshape(n, blocks)
+    packed, scales, points, groups = (
+        None if value is None else value.data
+        for value in (operand(operands, index) for index in range(1, 5))
+    )
+    levels = np.asarray(packed).reshape(n, blocks, -1)
+    factors = np.asarray(scales).astype(np.float32).reshape(n, blocks)
     zeros: list[NDArray[Any]] = []
-    if points is not None and points.dtype.is_float:
-        zeros.append(np.asarray(points.data).astype(np.float32).reshape(n, blocks))
+    if points is not None and points.dtype != np.uint8:
+        zeros.append(points.astype(np.float32).reshape(n, blocks))
     elif points is not None:  # each row is padded to whole bytes
-        levels_of_zeros = few_bits(np.asarray(points.data).reshape(n, -1), bits)
-        zeros.append(levels_of_zeros[:, :blocks].astype(np.float32))
+        zeros.append(few_bits(points.reshape(n, -1), bits)[:, :blocks].astype(np.float32))
+    if groups is not None and _lie_apart(node, groups):
+        return builder.constant(_regrouped(levels, factors, zeros, groups.reshape(-1)[:k], bits))
     if not _many_weights(node) or bits != _READ_PACKED:
         return builder.constant(unpack_blocks({"bits": bits, "k": k}, levels, *zeros, factors))
-    points = builder.constant(zeros[0]) if zeros else None
     return builder.unpack_blocks(
-        builder.constant(levels), points, builder.constant(factors), bits, k
+        builder.constant(levels),
+        builder.constant(zeros[0]) if zeros else None,
+        builder.constant(factors),
+        bits,
+        k,
     )
+
+
+def _regrouped(
+    levels: NDArray[Any],
+    factors: NDArray[Any],
+    zeros: list[NDArray[Any]],
+    groups: NDArray[Any],
+    bits: int,
+) -> NDArray[Any]:
+    """As `unpack_blocks`, with the numbers of the block `groups[row]` for each row."""
+    k = len(groups)
+    quantised = few_bits(levels.reshape(len(levels), -1), bits)[:, :k].astype(np.float32)
+    quantised -= zeros[0][:, groups] if zeros else np.float32(1 << (bits - 1))
+    return np.ascontiguousarray((quantised * factors[:, groups]).T)
+
+
+def _computed_weights(builder: Builder, node: Node, operands: Operands) -> Value:
+    """As `_weights`, of operands that are known to runs alone."""
+    packed, scales = required(node, operands, 1), required(node, operands, 2)
+    points, groups = operand(operands, 3), operand(operands, 4)
+    k, n, size, bits = _sizes(node)
+    blocks = -(-k // size)
+
+    def of_rows(x: Value) -> Value:
+        """Numbers of blocks, [n, blocks], as those of rows, [n, k]."""
+        if groups is not None:
+            return builder.gather(x, builder.cast(part(builder, groups, 0, 0, k), DType.INT64), 1)
+        spread = builder.broadcast_to(with_axis(builder, x, 2), (n, blocks, size))
+        return part(builder, builder.reshape(spread, (n, blocks * size)), 1, 0, k)
+
+    def numbers(x: Value, count: int) -> Value:
+        """Of the packed bytes of each column."""
+        width = -(-count * bits // 8)
+        levels = _unpacked(builder, builder.reshape(x, (n, width)), bits)
+        return builder.cast(part(builder, levels, 1, 0, count), DType.FLOAT32)
+
+    quantised = part(builder, numbers(packed, blocks * size), 1, 0, k)
+    if points is None:
+        centred = shifted(builder, quantised, -float(1 << (bits - 1)))
+    else:
+        zeros = numbers(points, blocks) if points.dtype is DType.UINT8 else widened(builder, points)
+        centred = builder.sub(quantised, of_rows(builder.reshape(zeros, (n, blocks))))
+    factors = of_rows(builder.reshape(widened(builder, scales), (n, blocks)))
+    return builder.transpose(builder.mul(centred, factors), (1, 0))
 
 
 _NUMBERS_OF_BNB = (

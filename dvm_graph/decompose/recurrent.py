@@ -16,7 +16,7 @@ each core may take the turns of some of them by itself (`ir.control`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -247,29 +247,40 @@ class _Operator:
         if functions is None or {x.rank, w.rank, r.rank} != {3}:
             return None
         hidden = shape_of(r)[2]
-        gates = _GATES[node.op]
-        if not isinstance(hidden, int) or shape_of(r)[:2] != (len(directions), gates * hidden):
-            return None
-        if shape_of(w)[:2] != shape_of(r)[:2]:
+        if not isinstance(hidden, int):
+            hidden = int(node.attrs.get("hidden_size", 0))
+        if not directions or hidden == 0:
             return None
         if node.attrs.get("layout", 0):
             x = builder.op("transpose", x, perm=(1, 0, 2))
         operator = _Operator(builder, node, operands, x, hidden, directions, functions)
-        return operator if operator._takes_shapes() else None
+        shapes = operator._wanted_shapes()
+        if not operator._takes(shapes):
+            return None
+        return replace(operator, operands=operator._of_known(shapes))
 
-    def _takes_shapes(self) -> bool:
-        """Takes the other operands to have the shapes that the definition says, which runs confirm. False: they
-        have others.
-        """
-        facts, count = self.builder.facts, len(self.directions)
+    def _wanted_shapes(self) -> dict[int, tuple[Dim, ...]]:
+        """Of the operands but X, by their places."""
+        gates, count = _GATES[self.node.op] * self.hidden, len(self.directions)
         batch, hidden = self.state_shape
         state: tuple[Dim, ...] = (count, batch, hidden)
         if self.node.attrs.get("layout", 0):
             state = (batch, count, hidden)
-        biases = (count, 2 * _GATES[self.node.op] * hidden)
-        wanted = {3: biases, 4: (batch,), 5: state, 6: state, 7: (count, 3 * hidden)}
+        return {
+            1: (count, gates, shape_of(self.x)[2]),
+            2: (count, gates, hidden),
+            3: (count, 2 * gates),
+            4: (batch,),
+            5: state,
+            6: state,
+            7: (count, 3 * hidden),
+        }
+
+    def _takes(self, shapes: Mapping[int, Sequence[Dim]]) -> bool:
+        """Takes the operands to have the shapes that the definition says, which runs confirm. False: they have others."""
+        facts = self.builder.facts
         pairs: list[tuple[Dim, Dim]] = []
-        for index, shape in wanted.items():
+        for index, shape in shapes.items():
             value = operand(self.operands, index)
             if value is not None:
                 if value.rank != len(shape):
@@ -282,6 +293,15 @@ class _Operator:
                 own, dim, f"operands of {self.node.name} are of its definition's shapes"
             )
         return True
+
+    def _of_known(self, shapes: Mapping[int, Sequence[Dim]]) -> Operands:
+        """The operands, weights and biases with the dims that the definition says."""
+        return [
+            value
+            if value is None or index not in (1, 2, 3, 7) or value.shape == shapes[index]
+            else self.builder.op("reshape", value, shape=shapes[index])
+            for index, value in enumerate(self.operands)
+        ]
 
     @property
     def steps(self) -> Dim:

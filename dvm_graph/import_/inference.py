@@ -38,8 +38,8 @@ _NAMED = ("Loop", "Scan", "Slice")
 """Operators whose inference is right about numbers, and not about names."""
 
 
-def infer_vendor(node: Node, facts: Facts) -> None:
-    """Sets dtype and shape of a vendor node's results.
+def infer_vendor(node: Node, facts: Facts, *, declared_ranks: bool = True) -> None:
+    """Sets dtype and shape of a vendor node's results; of ranks that nothing else tells the model may be believed.
 
     Raises:
         ShapeError: the operands' types or shapes contradict the operator.
@@ -58,6 +58,8 @@ def infer_vendor(node: Node, facts: Facts) -> None:
     for index, value in enumerate(node.outputs):
         if value.name in types:
             _set_type(node, index, types[value.name], dims, facts)
+            if value.shape is None and value.dtype is not DType.OPAQUE:
+                value.shape = _fallback_shape(node, index, declared_ranks, facts)
     x = node.operand(0)
     if node.attrs.get("op") == "NonZero" and x is not None and x.shape == ():
         value = node.output  # a scalar counts as one element along one axis, not along none
@@ -129,7 +131,7 @@ def _forget_disputed_extents(
     `output_padding` to what `SAME` determines; it counts no keys where the weights of attention without a past are
     asked for, and no values where a bias of queries, keys and values has an unknown extent; it resizes along axes that
     are counted from the end where a ratio is to be kept; it takes half of a spectrum for all of it, where the length is
-    no constant; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
+    no constant, or where that is the default; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
     of the other, and what a body's results are for what they are over no turns. Models all of whose operators are left
     to onnxruntime (`tests/fuzz`) find further ones.
     """
@@ -150,6 +152,8 @@ def _forget_disputed_extents(
         disputed = False
     elif node.op_type == "DFT":
         disputed = bool(attributes.get("onesided"))
+    elif node.op_type == "STFT":
+        first, disputed = 1, "onesided" not in attributes
     for proto in types.values() if disputed else ():
         for dim in proto.tensor_type.shape.dim[first:]:
             if node.op_type not in _NAMED or dim.dim_param:
@@ -170,19 +174,15 @@ def _set_type(
     node: Node, index: int, proto: onnx.TypeProto, dims: dict[str, Dim], facts: Facts
 ) -> None:
     value = node.outputs[index]
-    stem = re.sub(r"\W+", "_", value.name).strip("_")
-    read_dim = functools.partial(_read_dim, dims, stem, facts)
+    read_dim = functools.partial(_read_dim, dims, _stem(value), facts)
     declared = onnx.TypeProto.FromString(value.opaque_type)
     if proto.WhichOneof("value") is not None:
         value.dtype, value.shape = read_type(proto, read_dim)
     elif value.dtype is DType.OPAQUE:
         value.dtype = dtype_of(declared.tensor_type.elem_type)
-    if value.dtype is DType.OPAQUE:
-        if proto.ByteSize():
-            value.opaque_type = proto.SerializeToString()
-            value.holds = read_holding(proto)
-    elif value.shape is None:
-        value.shape = _fallback_shape(node, index, declared, stem, facts)
+    if value.dtype is DType.OPAQUE and proto.ByteSize():
+        value.opaque_type = proto.SerializeToString()
+        value.holds = read_holding(proto)
 
 
 def _read_dim(
@@ -202,19 +202,21 @@ def _read_dim(
     return symbol
 
 
-def _fallback_shape(
-    node: Node, index: int, declared: onnx.TypeProto, stem: str, facts: Facts
-) -> Shape | None:
+def _fallback_shape(node: Node, index: int, declared_ranks: bool, facts: Facts) -> Shape | None:
     """Fresh dims where the inference does not find the rank, but the operator or the model tells it."""
-    rank = result_ranks(node)[index]
-    collects = (
-        node.attrs.get("op") == "Loop"
-    )  # over no turns, onnxruntime makes up a rank of its own
-    if rank is None and not collects and declared.tensor_type.HasField("shape"):
-        rank = len(declared.tensor_type.shape.dim)
+    value, rank = node.outputs[index], result_ranks(node)[index]
+    # Over no turns, onnxruntime makes up a rank of its own.
+    if rank is None and declared_ranks and node.attrs.get("op") != "Loop":
+        declared = onnx.TypeProto.FromString(value.opaque_type).tensor_type
+        rank = len(declared.shape.dim) if declared.HasField("shape") else None
     if rank is None:
         return None
-    return tuple(facts.symbols.fresh(f"{stem}_{axis}") for axis in range(rank))
+    return tuple(facts.symbols.fresh(f"{_stem(value)}_{axis}") for axis in range(rank))
+
+
+def _stem(value: Value) -> str:
+    """What its dims are called."""
+    return re.sub(r"\W+", "_", value.name).strip("_")
 
 
 def _show_elements(graph: onnx.GraphProto, value: Value) -> dict[str, Dim]:

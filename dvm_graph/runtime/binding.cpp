@@ -40,8 +40,10 @@ void DimBinder::clear() { bound_by_.assign(bound_by_.size(), -1); }
 void DimBinder::bind(uint32_t value, std::span<const int64_t> shape, Dims& dims) {
   const size_t rank = model_.values[value].shape.size();
   if (shape.size() != rank) {
-    throw InputError(name_of(value) + " has rank " + std::to_string(shape.size()) + " (shape " +
-                     shape_text(shape) + "), but the model wants rank " + std::to_string(rank));
+    const std::string what = name_of(value) + " has rank " + std::to_string(shape.size()) + " (shape " +
+                             shape_text(shape) + "), but the model wants rank " + std::to_string(rank);
+    if (is_input(value)) throw InputError(what);
+    throw ContradictionError(what);
   }
   for (const SymbolBinding* binding : by_value_[value]) {
     const int64_t extent = shape[binding->axis];
@@ -90,8 +92,12 @@ void DimBinder::check(uint32_t value, std::span<const int64_t> shape, const Dims
 }
 
 void DimBinder::contradicted(uint32_t value, const std::string& what) const {
-  if (std::ranges::find(model_.inputs, value) == model_.inputs.end()) throw ShapeError(what);
-  throw ContradictionError(what);
+  if (is_input(value)) throw ContradictionError(what);
+  throw ShapeError(what);
+}
+
+bool DimBinder::is_input(uint32_t value) const {
+  return std::ranges::find(model_.inputs, value) != model_.inputs.end();
 }
 
 void DimBinder::check_assumptions(const Dims& dims) const {

@@ -17,8 +17,8 @@ class DimBinder {
   void clear();
 
   // Checks the rank of a value's tensor and binds the symbols that the value decides. Throws
-  // ShapeError where a symbol would get a second value, a negative or a fractional one: for an
-  // input a ContradictionError, as `check` does.
+  // InputError for an input of another rank, and a ContradictionError for a result of one; ShapeError where a symbol
+  // would get a second value, a negative or a fractional one: for an input a ContradictionError, as `check` does.
   void bind(uint32_t value, std::span<const int64_t> shape, Dims& dims);
 
   // Checks every extent against its (evaluated) slot. Throws ShapeError naming both sides.
@@ -29,6 +29,7 @@ class DimBinder {
 
  private:
   const std::string& name_of(uint32_t value) const { return model_.values[value].name; }
+  bool is_input(uint32_t value) const;
   std::string binders_of(DimSlot slot, const Dims& dims) const;
   [[noreturn]] void contradicted(uint32_t value, const std::string& what) const;
 

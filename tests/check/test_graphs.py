@@ -15,12 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 import dvm_graph
 from dvm_graph import pipeline
 from dvm_graph.check import graphs, validate
+from dvm_graph.check.extents import choose_extents
 from dvm_graph.check.findings import CheckReport
 from dvm_graph.decompose import registry
 from dvm_graph.errors import MiscompileError
 from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.options import Options
-from dvm_graph.symbolic import Facts
+from dvm_graph.symbolic import Facts, Relation
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.numeric import evaluate_constant
 from tests.end_to_end.reference import model_from_text
@@ -343,3 +344,37 @@ def test_large_constants_have_one_assignment_that_fits(monkeypatch: pytest.Monke
         (runs[mib],) = (extents for extents, _ in check.feeds())
     more, less = (math.prod(extents.symbols.values()) for extents in runs.values())
     assert less == 1 < more
+
+
+def test_rows_of_several_shapes_are_of_extents_that_do_not_fit() -> None:
+    """A first state of one element, say, that the others spread over more."""
+    text = """g (float[12, 1, 5] x, float[1, n] s0) => (float[] r) {
+        s, r = Scan<num_scan_inputs = 1, body = b (float[] u, float[1, 5] w) => (float[] v, float[] q) {
+            v = Add(u, w)
+            q = Tanh(u)
+        }>(s0, x)
+    }"""
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 20]> {text}')
+    assert not validate(model).findings
+
+
+def test_extents_that_memory_does_not_hold_are_none() -> None:
+    facts = Facts()
+    a, b = (facts.symbols.fresh(name) for name in "ab")
+    for symbol in (a, b):
+        facts.expect(224, Relation.LESS_EQUAL, symbol, lambda: "they are large")
+    assert choose_extents(facts, [a, b], 4, 0, [(a, b)])
+    assert not choose_extents(facts, [a, b], 4, 0, [(a, b, a, b)])
+
+
+def test_a_table_of_what_a_table_gave() -> None:
+    """The pass takes the place of the first one, too."""
+    text = """g (int8[1, n] x) => (int8[1, n] z)
+        <float half = {0.5}, float tenth = {0.1}, float one = {1.0}, int8 zero = {1}> {
+        y = com.microsoft.QLinearLeakyRelu(x, half, , tenth, zero)
+        z = com.microsoft.QLinearLeakyRelu(y, one, , half, zero)
+    }"""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["": 19, "com.microsoft": 1]> {text}'
+    )
+    assert not validate(model).findings

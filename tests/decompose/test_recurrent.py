@@ -104,6 +104,25 @@ def test_directions(op: str, direction: str) -> None:
 
 
 @pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_weights_of_unknown_extents(op: str, direction: str) -> None:
+    """They are those of the definition; `hidden_size` tells it, and over no steps states stay as they were."""
+    known = recurrent(op, direction=direction, constant=False)
+    model = onnx.ModelProto.FromString(known.SerializeToString())
+    for info in model.graph.input:
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim):
+            dim.dim_param = f"{info.name}{axis}"
+    feeds = feeds_for(known, 5, 3)
+    compiled, reference = dvm_graph.optimize(model, strict=True), session(known)
+    for got, want in zip(compiled.run(feeds), reference.run(None, feeds), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    feeds["x"] = feeds["x"][:0]
+    _, *last = compiled.run(feeds)
+    for state, name in zip(last, ("h", "c"), strict=False):
+        np.testing.assert_array_equal(state, feeds[name])
+
+
+@pytest.mark.parametrize("op", GATES)
 def test_clip(op: str) -> None:
     agrees(recurrent(op, clip=0.3))
     agrees(recurrent(op, clip=0.2, lengths=True, direction="bidirectional"))

@@ -90,6 +90,20 @@ def test_spectra_of_computed_lengths(onesided: int) -> None:
         assert_runs(model, reference, x=normal(2, n, 1))
 
 
+@pytest.mark.parametrize("asked", ["", "<onesided = 0>", "<onesided = 1>"])
+def test_spectra_of_frames_of_unknown_parts(asked: str) -> None:
+    """onnx's inference takes whole spectra for the default."""
+    text = f"""g (float[b, n, p] x) => (float[b, f, m, 2] y) {{
+      step = Constant<value = int64 {{2}}>()
+      length = Constant<value = int64 {{5}}>()
+      t = STFT{asked}(x, step, , length)
+      y = Neg(t)
+    }}"""
+    model, reference = dvm_graph.optimize(parse(text)), session(parse(text))
+    for n in (5, 12):
+        assert_runs(model, reference, x=normal(2, n, 1))
+
+
 def test_what_does_not_compile_so_is_told_as_a_contradiction() -> None:
     text = """g (float[n] x, float[n] y) => (float[k] v) {
       s = Shape(x)

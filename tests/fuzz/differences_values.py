@@ -19,6 +19,7 @@ from tests.fuzz.documented import (
     left_open,
     replaced,
 )
+from tests.fuzz.few_bits import product_of_few_bits
 
 
 @difference_of("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
@@ -139,6 +140,18 @@ def _of_batches(which: Array, result: Array, axis: int) -> Array:
 
 RECURRENT_ULPS = 4
 """Of the largest state: what the functions of one turn may be off."""
+
+
+@difference_of("MatMulNBits")
+def _of_few_bits(step: Step) -> Documented | None:
+    """Where rows tell the block that they are of: of 2 bits onnxruntime makes what it finds in memory, of 4 it takes
+    zero points for 8.
+    """
+    operands = [None if x is None else np.asarray(x) for x in step.operands]
+    if len(operands) < 5 or operands[4] is None:
+        return None
+    sizes = {name: step.attribute(name, 0) for name in ("K", "N", "bits", "block_size")}
+    return replaced(step, product_of_few_bits(*operands, **sizes))
 
 
 @difference_of("Hardmax")

@@ -29,6 +29,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 
 from tests.fuzz.case import Case, Feeds, prune
 from tests.fuzz.disturb import disturbed, eps
+from tests.fuzz.few_bits import product_of_few_bits
 from tests.fuzz.growth import FLOATS, names_read
 from tests.fuzz.stepwise import Stepwise, inferred
 from tests.fuzz.straight import straight
@@ -446,33 +447,12 @@ def _optimised(case: Case, feeds: Feeds, ops: frozenset[str]) -> Iterator[list[A
 
 
 class MatMulNBits(OpRun):
-    """onnxruntime's operator, for the evaluator: in the precision of A."""
+    """onnxruntime's operator, for the evaluator."""
 
     op_domain = "com.microsoft"
 
-    def _run(
-        self,
-        a: Array,
-        words: Array,
-        scales: Array,
-        points: Array | None = None,
-        _: Array | None = None,
-        bias: Array | None = None,
-        **sizes: int,
-    ) -> tuple[Array]:
-        k, n, bits, block = (sizes[name] for name in ("K", "N", "bits", "block_size"))
-
-        def levels(words: Array, count: int) -> Array:
-            few = np.unpackbits(words.reshape(n, -1), axis=1, bitorder="little")
-            weights = 1 << np.arange(bits)
-            return np.asarray((few.reshape(n, -1, bits) * weights).sum(2)[:, :count])
-
-        blocks = -(-k // block)
-        zero = np.full((n, blocks), 1 << bits - 1) if points is None else levels(points, blocks)
-        whole = levels(words, blocks * block).reshape(n, blocks, block) - zero[..., None]
-        matrix = (whole.astype(a.dtype) * scales.reshape(n, blocks, 1)).reshape(n, -1)[:, :k]
-        y = a @ matrix.T.astype(a.dtype)
-        return (np.asarray(y if bias is None else y + bias, a.dtype),)
+    def _run(self, *operands: Any, **sizes: int) -> tuple[Array]:
+        return (product_of_few_bits(*operands, **sizes),)
 
 
 def _is_opaque(node: onnx.NodeProto) -> bool:

@@ -187,6 +187,12 @@ def matmul_n_bits(g: Growth, op: str) -> Value:
     return met(g, product, lambda: _of_few_bits(g, a, n, block, bits))
 
 
+def _groups(g: Growth, k: int, block: int) -> Value:
+    """Which block each row is of: that in which it lies, or another one."""
+    groups = np.arange(k, dtype=np.int32) // block
+    return g.constant(groups[::-1].copy() if g.chance(0.5) else groups)
+
+
 def _of_few_bits(g: Growth, a: Value, n: int, block: int, bits: int) -> Value:
     """A product by packed weights, all of which are constants mostly."""
     k, constant = a.at(-1)[0], g.chance(0.9)
@@ -211,7 +217,7 @@ def _of_few_bits(g: Growth, a: Value, n: int, block: int, bits: int) -> Value:
         weights(UINT8, (n, blocks, block * bits // 8), words),
         weights(a.dtype, (n * blocks,), Contents(positive=True)),
         maybe(g, zeros),
-        g.constant(np.arange(k, dtype=np.int32) // block) if g.chance(0.1) else None,
+        _groups(g, k, block) if g.chance(0.1) else None,
         g.fresh(a.dtype, [(n,)] * g.breadth) if g.chance(0.3) else None,
     ]
     shapes = [(*s[:-1], n) for s in a.shapes]

@@ -1,0 +1,108 @@
+"""Results whose rank only a run tells, behind which a model declares one that it does not have: onnxruntime warns of it at
+the most.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dvm_graph
+from dvm_graph.errors import ContradictionError
+from tests.decompose.reference import session
+from tests.end_to_end.test_control_flow import normal, parse
+
+_RAISED = "zero = Constant<value_ints = [0]>() {0} = Unsqueeze({1}, zero)"
+
+
+def _branches(result: str, operand: str) -> str:
+    """One rank in one branch, another in the other."""
+    raised = _RAISED.format("b", operand)
+    return f"""{result} = If (p) <then_branch = t () => (float[] a) {{ a = Relu({operand}) }},
+                                  else_branch = e () => (float[] b) {{ {raised} }}>"""
+
+
+def _turns(results: str, body: str, rows: str = "") -> str:
+    return f"""{results} = Loop (k, , x) <body = d (int64 i, bool c, float[] s) => (bool c2, float[] s2{rows}) {{
+      c2 = Identity(c) {body}
+    }}>"""
+
+
+SOURCES = {
+    "branches": _branches("v", "x"),
+    "turns": _turns("v", _RAISED.format("s2", "s")),
+    "branches in turns": _turns("v", _branches("s2", "s")),
+    "collected": _turns("u, v", "s2 = Relu(s) " + _branches("r", "s"), ", float[] r"),
+    "sequence": f"""{_RAISED.format("y", "x")}
+    s = SequenceConstruct(x, y) at = Cast<to = 7>(p) v = SequenceAt(s, at)""",
+    "optional": f"""s = If (p) <
+      then_branch = t () => (optional(float[]) a) {{ a = Optional(x) }},
+      else_branch = e () => (optional(float[]) b) {{ {_RAISED.format("y", "x")} b = Optional(y) }}>
+    v = OptionalGetElement(s)""",
+}
+CONSUMERS = {
+    "nothing": "w = Identity(v)",
+    "operators": "t = Tanh(v) w = Mul(t, v)",
+    "a reduction": "w = ReduceMax<keepdims = 0>(v)",
+    "a product": "w = MatMul(v, m)",
+    "views": "t = Transpose(v) w = Concat<axis = -1>(t, t)",
+    "its own shape": "s0 = Shape(v) t = Relu(v) w = Reshape(t, s0)",
+    "branches": """w = If (p) <then_branch = f () => (float[] g) { g = Exp(v) },
+                                else_branch = h () => (float[] j) { j = Relu(v) }>""",
+    "turns": """w = Loop (k, , v) <body = f (int64 g, bool h, float[] j) => (bool l, float[] n) {
+                                l = Identity(h) n = Tanh(j) }>""",
+    "a sequence": "q = SequenceConstruct(v, x) zero_ = Constant<value_int = 0>() w = SequenceAt(q, zero_)",
+}
+
+
+def _model(source: str, consumer: str, declared: str) -> Any:
+    text = f"""g (float[b, 4] x, float[4, 4] m, bool p, int64 k) => (float{declared} w) {{
+      {SOURCES[source]} {CONSUMERS[consumer]}
+    }}"""
+    return parse(text)
+
+
+def _feeds(p: bool, k: int) -> dict[str, Any]:
+    return {"x": normal(2, 4), "m": normal(4, 4), "p": np.array(p), "k": np.array(k)}
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_as_onnxruntime(source: str, consumer: str) -> None:
+    proto = _model(source, consumer, "[c, d]")
+    reference, model = session(proto), dvm_graph.optimize(proto)
+    for p, k in product((True, False), (1, 2, 0)):
+        if k == 0 and "collected" in source:
+            continue  # its rank is made up
+        feeds = _feeds(p, k)
+        (got,), (want,) = model.run(feeds), reference.run(None, feeds)
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_kernels_behind_what_is_declared() -> None:
+    """As long as it holds."""
+    proto = _model("branches", "operators", "[c, d]")
+    declared = proto.graph.value_info.add(name="v")
+    declared.type.CopyFrom(proto.graph.output[0].type)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    reference, model = session(proto), dvm_graph.optimize(proto)
+    for p, kernels in ((True, 1), (False, 0), (True, 1)):
+        feeds = _feeds(p, 1)
+        (got,), (want,) = model.run(feeds), reference.run(None, feeds)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+        assert model.statistics.kernels_launched == kernels
+
+
+def test_a_saved_model_has_nothing_to_compile(tmp_path: Path) -> None:
+    proto, feeds = _model("turns", "nothing", "[c, d]"), _feeds(True, 1)
+    dvm_graph.optimize(proto).save(tmp_path / "believes.dvm")
+    dvm_graph.optimize(proto, dims_by_name=False).save(tmp_path / "asks.dvm")
+    with pytest.raises(ContradictionError, match=r"rank 3 .*wants rank 2"):
+        dvm_graph.load(tmp_path / "believes.dvm").run(feeds)
+    (got,) = dvm_graph.load(tmp_path / "asks.dvm").run(feeds)
+    assert got.shape == (1, 2, 4)
