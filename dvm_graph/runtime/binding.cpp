@@ -40,8 +40,9 @@ void DimBinder::clear() { bound_by_.assign(bound_by_.size(), -1); }
 void DimBinder::bind(uint32_t value, std::span<const int64_t> shape, Dims& dims) {
   const size_t rank = model_.values[value].shape.size();
   if (shape.size() != rank) {
-    const std::string what = name_of(value) + " has rank " + std::to_string(shape.size()) + " (shape " +
-                             shape_text(shape) + "), but the model wants rank " + std::to_string(rank);
+    const std::string what = name_of(value) + " has rank " + std::to_string(shape.size()) +
+                             " (shape " + shape_text(shape) + "), but the model wants rank " +
+                             std::to_string(rank);
     if (is_input(value)) throw InputError(what);
     throw ContradictionError(what);
   }

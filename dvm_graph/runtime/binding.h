@@ -17,8 +17,9 @@ class DimBinder {
   void clear();
 
   // Checks the rank of a value's tensor and binds the symbols that the value decides. Throws
-  // InputError for an input of another rank, and a ContradictionError for a result of one; ShapeError where a symbol
-  // would get a second value, a negative or a fractional one: for an input a ContradictionError, as `check` does.
+  // InputError for an input of another rank, and a ContradictionError for a result of one;
+  // ShapeError where a symbol would get a second value, a negative or a fractional one: for an
+  // input a ContradictionError, as `check` does.
   void bind(uint32_t value, std::span<const int64_t> shape, Dims& dims);
 
   // Checks every extent against its (evaluated) slot. Throws ShapeError naming both sides.
