@@ -15,7 +15,8 @@ class ShapeError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Inputs of a run do, in dims that the model gives one name, or a result has another rank than is declared.
+// Inputs of a run do, in dims that the model gives one name, or a result has another rank than is
+// declared.
 class ContradictionError : public ShapeError {
   using ShapeError::ShapeError;
 };
