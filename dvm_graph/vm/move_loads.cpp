@@ -101,38 +101,44 @@ class LoadMover {
   const int64_t least_row_;
 };
 
-bool writes(const TileCode& code, int32_t buffer) {
-  return std::ranges::any_of(code.instructions, [&](const TileInstruction& instruction) {
-    const TileOperand& out = instruction.operands[0];
-    return out.space == Space::pointer && code.pointers[out.index].buffer == buffer;
-  });
+bool overlap(const TileCode& code, const TileOperand& a, const TileOperand& b) {
+  if (a.space != b.space || a.space == Space::immediate) return false;
+  if (a.space == Space::local) return a.index == b.index;
+  return code.pointers[a.index].buffer == code.pointers[b.index].buffer;
 }
 
-// Others may read what it overwrites, or have written what it reads.
-bool keeps_its_place(const TileCode& code, const TileInstruction& instruction) {
-  const std::span operands(instruction.operands, instruction.operand_count);
-  return std::ranges::any_of(operands, [&](const TileOperand& operand) {
-    return operand.space == Space::pointer && writes(code, code.pointers[operand.index].buffer);
-  });
-}
-
-// What does not run for every tile, and so reads nothing that does.
-void rare_first(TileCode& code) {
-  std::vector<TileInstruction>& all = code.instructions;
-  const auto is_rare = [](const TileInstruction& instruction) {
-    return instruction.changed_mask != 0;
+// Neither reads or overwrites what the other one writes.
+bool may_change_places(const TileCode& code, const TileInstruction& a, const TileInstruction& b) {
+  const auto touches = [&](const TileOperand& out, const TileInstruction& other) {
+    const std::span operands(other.operands, other.operand_count);
+    return std::ranges::any_of(
+        operands, [&](const TileOperand& operand) { return overlap(code, out, operand); });
   };
-  for (const TileInstruction& instruction : all)
-    if (is_rare(instruction) && keeps_its_place(code, instruction)) return;
-  auto next = std::ranges::find_if_not(all, is_rare);
-  for (auto it = next; it != all.end(); ++it)
-    if (is_rare(*it)) std::rotate(next++, it, it + 1);
+  return !touches(a.operands[0], b) && !touches(b.operands[0], a);
+}
+
+// What does not run for every tile, or for one element of it, comes before what does, as far as
+// that is independent of it, and parts none of it.
+void few_first(TileCode& code) {
+  std::vector<TileInstruction>& all = code.instructions;
+  const auto is_few = [&](const TileInstruction& instruction) {
+    return instruction.changed_mask != 0 ||
+           std::ranges::all_of(instruction.extents,
+                               [&](uint8_t extent) { return code.full_extent(extent) == 1; });
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!is_few(all[i])) continue;
+    size_t to = i;
+    while (to > 0 && !is_few(all[to - 1]) && may_change_places(code, all[to - 1], all[i])) --to;
+    std::rotate(all.begin() + static_cast<ptrdiff_t>(to), all.begin() + static_cast<ptrdiff_t>(i),
+                all.begin() + static_cast<ptrdiff_t>(i + 1));
+  }
 }
 
 }  // namespace
 
 void move_loads(TileCode& code, const Target& target) {
-  rare_first(code);
+  few_first(code);
   LoadMover(code, least_row(target)).run();
 }
 
