@@ -193,9 +193,11 @@ struct Levels {
 };
 inline constexpr int kLevelWords = sizeof(Levels) / sizeof(uint64_t);
 inline constexpr int64_t kFarthestLevel = int64_t{1} << 22;  // sums of two are floats
+inline constexpr int64_t kFarthestZeroOfBytes = 1 << 14;  // which are sums of 16 bits before
 constexpr bool are_bytes(const Levels& levels, DType dtype) {
   const int64_t least = dtype == DType::i8 ? -128 : 0;
-  return levels.low >= least && levels.high <= least + 255;
+  return levels.low >= least && levels.high <= least + 255 &&
+         levels.zero >= -kFarthestZeroOfBytes && levels.zero <= kFarthestZeroOfBytes;
 }
 
 // What a form declares: operands (two words each, outputs first) and the words behind them.

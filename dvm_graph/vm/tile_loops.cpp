@@ -38,6 +38,7 @@ int64_t least_row(const Target& target) {
 
 bool splits(const TileCode& code, const TileInstruction& instruction, const Loops& loops,
             int64_t least_row) {
+  if (instruction.family == Family::d_pack_a_bundles) return false;  // rows are counted in bundles
   const ExtentRegister whole = extent_of(code, instruction.extents[2]);
   const ExtentRegister outer = extent_of(code, loops.outer), middle = extent_of(code, loops.middle),
                        inner = extent_of(code, loops.inner);

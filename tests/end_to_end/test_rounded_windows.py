@@ -100,3 +100,35 @@ def test_what_is_no_byte_wraps(operator: str, kind: str, most: int, least: int) 
     for shape in shapes:
         feed = {"q": integers("uint8", *shape)}
         assert_same_bits(compiled.run(feed), reference.run(None, feed))
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
+@pytest.mark.parametrize("zero", [16384, -16384, 32767, -32600, 40000, -70000])
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_zero_points_that_sums_of_16_bits_do_not_hold(kind: str, zero: int, simd: str) -> None:
+    """They move large levels to where bytes are, of a result and of the left operand of a product."""
+    limits, drawn = np.iinfo(kind), np.random.default_rng(7)
+    constants = {
+        "w": drawn.integers(-64, 64, (9, 40), np.int8), "v": drawn.integers(-64, 64, (40, 24), np.int8), "none": np.uint8(128), "zero": np.float32(zero),
+        "f": np.full(40, abs(zero) / 5000, np.float32), "most": np.float32(limits.max), "least": np.int32(limits.min),
+    }  # fmt: skip
+    text = f"""g (uint8[n, 9] x) => ({kind}[n, 40] y, int32[n, 24] z) {{
+        a = MatMulInteger(x, w, none)
+        b = Cast<to = 1>(a)
+        m = Mul(b, f)
+        r = Round(m)
+        p = Add(r, zero)
+        i = Min(p, most)
+        j = Cast<to = 6>(i)
+        l = Max(j, least)
+        y = Cast<to = {2 if kind == "uint8" else 3}>(l)
+        z = MatMulInteger(y, v)
+    }}"""
+    for results in (["y"], ["z"]):
+        model = model_with(text, constants)
+        kept = [output for output in model.graph.output if output.name in results]
+        del model.graph.output[:]
+        model.graph.output.extend(kept)
+        feed = {"x": drawn.integers(0, 256, (33, 9), np.uint8)}
+        compiled = dvm_graph.optimize(model, strict=True, simd=simd)
+        assert_same_bits(compiled.run(feed), unoptimised(model).run(None, feed))
