@@ -193,7 +193,8 @@ struct Levels {
 };
 inline constexpr int kLevelWords = sizeof(Levels) / sizeof(uint64_t);
 inline constexpr int64_t kFarthestLevel = int64_t{1} << 22;  // sums of two are floats
-inline constexpr int64_t kFarthestZeroOfBytes = 1 << 14;  // which are sums of 16 bits before
+// Of bytes: what is rounded to them is narrowed to 16 bits before the zero point is added.
+inline constexpr int64_t kFarthestZeroOfBytes = 1 << 14;
 constexpr bool are_bytes(const Levels& levels, DType dtype) {
   const int64_t least = dtype == DType::i8 ? -128 : 0;
   return levels.low >= least && levels.high <= least + 255 &&
