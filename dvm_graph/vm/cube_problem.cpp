@@ -11,6 +11,7 @@
 #include "vm/block_cost.h"
 #include "vm/isa.h"
 #include "vm/panels.h"
+#include "vm/whole_level.h"
 
 namespace dvm {
 namespace {
@@ -342,9 +343,9 @@ bool CubeProblem::is_level(int32_t node, int64_t& level) const {
   const double number = n.dtype == DType::f32
                             ? real_of(DType::f32, n.immediate)
                             : std::bit_cast<int32_t>(static_cast<uint32_t>(n.immediate));
-  if (!(std::abs(number) <= kFarthestLevel) || number != std::trunc(number)) return false;
-  level = static_cast<int64_t>(number);
-  return true;
+  const auto whole = whole_level(number);
+  if (whole) level = *whole;
+  return whole.has_value();
 }
 
 // For each element along an axis, side by side, or for all.

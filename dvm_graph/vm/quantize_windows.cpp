@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "vm/strips.h"
 #include "vm/tile_loops.h"
+#include "vm/whole_level.h"
 
 namespace dvm {
 namespace {
@@ -67,9 +67,9 @@ class Chain {
     const auto bits = static_cast<uint32_t>(other().immediate());
     const double number =
         at_.dtype == DType::f32 ? std::bit_cast<float>(bits) : std::bit_cast<int32_t>(bits);
-    if (!(std::abs(number) <= kFarthestLevel) || number != std::trunc(number)) return false;
-    level = static_cast<int64_t>(number);
-    return true;
+    const auto whole = whole_level(number);
+    if (whole) level = *whole;
+    return whole.has_value();
   }
 
  private:
@@ -111,6 +111,7 @@ class Quantizer {
   }
 
   // Makes the one instruction of the chain that begins here, and returns its end; 0: there is none.
+  // The chain is what follows products that quantise, too (CubeProblem::find_levels).
   size_t find(size_t sums) {
     Chain chain(code_, last_use_, sums);
     quantized_ = code_.instructions[sums];

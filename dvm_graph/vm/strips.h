@@ -5,9 +5,8 @@
 // Joined instructions are f32 maps over the same loops, the last of which may be a reduction along
 // the innermost of them. Loads and stores of rows of f16, bf16 and bytes count as maps: the
 // conversion is part of the group; so do arithmetic and bounds of the i32 that bytes are, and
-// packing those as bundles. No two
-// of them may disagree on where an element of a tile lies that one of them writes; then every strip
-// depends on strips at its own place only.
+// packing those as bundles. No two of them may disagree on where an element of a tile lies that one
+// of them writes; then every strip depends on strips at its own place only.
 #pragma once
 
 #include <vector>

@@ -25,6 +25,12 @@ from tests.tolerances import tolerance
 GENERATOR = np.random.default_rng(5)
 
 
+@pytest.fixture(autouse=True)
+def begun_anew() -> None:
+    """What a test draws does not hang on which tests ran before it."""
+    GENERATOR.bit_generator.state = np.random.default_rng(5).bit_generator.state
+
+
 def integers(dtype: str, *shape: int) -> Array:
     limits = np.iinfo(dtype)
     return GENERATOR.integers(limits.min, limits.max + 1, shape).astype(dtype)

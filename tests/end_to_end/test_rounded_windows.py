@@ -10,6 +10,7 @@ from dvm_graph import _core
 from tests.end_to_end.reference import assert_same_bits
 from tests.end_to_end.test_integer_products import (
     GENERATOR,
+    begun_anew,  # noqa: F401 - a fixture
     check,
     integers,
     model_with,
