@@ -13,10 +13,12 @@
 //
 // How a step of k is read and multiplied is a `Step`: types A and B of the operands' elements, Sum
 // of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
-// `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kWidens: a Column is a Sum,
-// but takes time to read; kClamps: C begins with an addend, which lies elsewhere, where it
-// accumulates, and ends within bounds; kRuns: k is not one run of steps, but those that `runs` says
-// (window_product_unit.cpp). A Step with a type Stored makes elements of that of its
+// `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kClamps: C begins with an
+// addend, which lies elsewhere, where it accumulates, and ends within bounds; kRuns: k is not one
+// run of steps, but those that `runs` says (window_product_unit.cpp). A Step with a type Wide takes
+// time to read: what is read again is stored once as the operands of that Step, kWideSteps steps
+// for each, columns by `widen(at, step, column)` and, where A is not the same, rows by
+// `widen_row(to, a, k)`. A Step with a type Stored makes elements of that of its
 // sums: these start at `Columns`, which go along with the columns, and `store_block(product,
 // ragged, sums)` stores what they end as. kPartsOfB: how tiles multiply it (tiles.h).
 #pragma once
@@ -76,7 +78,7 @@ struct InOneDtype {
   using B = T;
   using Sum = Full<T>;
   using Column = Sum;
-  static constexpr bool kWidens = false, kClamps = false, kRuns = false;
+  static constexpr bool kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Column>(at); }
   DVM_INLINE static Column column(const B* at, int64_t count) {
     return load_partial<Column>(at, count);
@@ -112,6 +114,11 @@ struct OneRun {};
 
 template <class Step>
 constexpr bool kStores = requires { typename Step::Stored; };
+template <class Step>
+constexpr bool kWidens = requires { typename Step::Wide; };
+// Of a Step of which not only columns are widened.
+template <class Step>
+constexpr bool kWidensRows = requires { &Step::widen_row; };
 
 // What C holds, and what the columns of it bring along.
 template <class Step>
@@ -154,7 +161,8 @@ struct Product {
   int64_t c_row;
   int64_t k;
   bool accumulate;
-  C* room = nullptr;  // where panels are widened to; null: on their way to the FMAs
+  std::byte* room = nullptr;  // where panels are widened to; null: on their way to the FMAs
+  std::byte* rows = nullptr;  // those of A, widened, where Step::Wide has another A
   NextPanels ahead = {};
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
   const C* from = nullptr;      // what C begins with where it accumulates: C, or an addend
@@ -465,26 +473,46 @@ DVM_INLINE void multiply_panel(Product<Step>& x, const EvenRows& rows, int64_t r
   x.ahead.at = ahead;
 }
 
+// Of a widened row, whose length is an odd number of lines: rows side by side fall into all sets.
+template <class Step>
+DVM_INLINE int64_t wide_row_bytes(int64_t k) {
+  const int64_t bytes = k * Step::kWideSteps * static_cast<int64_t>(sizeof(typename Step::Wide::A));
+  return (ceil_div(bytes, kLineBytes) | 1) * kLineBytes;
+}
+
 // A panel that many blocks of rows read is widened once.
 template <class Step>
 DVM_INLINE void multiply_widened(const Product<Step>& panel, const EvenRows& rows) {
-  using C = typename Product<Step>::C;
+  using Wide = typename Step::Wide;
   constexpr int64_t L = Product<Step>::kLanes, kNR = Product<Step>::kColumns;
+  constexpr int64_t kSteps = Step::kWideSteps;
+  auto* const room = reinterpret_cast<typename Wide::B*>(panel.room);
   for (int64_t k = 0; k < panel.k; k++)
     for (int64_t n = 0; n < kNR; n += L)
-      store(panel.room + k * kNR + n, Step::column(panel.b + k * panel.b_step + n));
-  Product<Plain<C>> wide{};
-  wide.a = panel.a;
-  wide.a_row = panel.a_row;
-  wide.b = panel.room;
+      Step::widen(room + k * kSteps * kNR + n, kNR, Step::column(panel.b + k * panel.b_step + n));
+  Product<Wide> wide{};
+  if constexpr (kWidensRows<Step>) {
+    wide.a = reinterpret_cast<const typename Wide::A*>(panel.rows);
+    wide.a_row = wide_row_bytes<Step>(panel.k) / int64_t{sizeof(*wide.a)};
+  } else {
+    wide.a = panel.a;
+    wide.a_row = panel.a_row;
+  }
+  wide.b = room;
   wide.b_step = kNR;
   wide.c = panel.c;
   wide.c_row = panel.c_row;
-  wide.k = panel.k;
+  wide.k = panel.k * kSteps;
   wide.accumulate = panel.accumulate;
   wide.ahead = panel.ahead;
+  if constexpr (kSteps > 1) {  // as many bursts for each of panel's steps, whose rows have no gaps
+    wide.ahead.row_bytes = ceil_div(wide.ahead.row_bytes, kSteps * kLineBytes) * kLineBytes;
+    wide.ahead.stride = wide.ahead.row_bytes;
+  }
+  if constexpr (kWidensRows<Step>) wide.ahead.with_a = false;
   wide.later = panel.later;
-  multiply_panel<Plain<C>, 2, false>(wide, rows, 0);
+  if constexpr (kStores<Step>) wide.of_columns = panel.of_columns;
+  multiply_panel<Wide, kPanelVectors, false>(wide, rows, 0);
 }
 
 // All full panels, so many at a time as a block spans: leaves x at what is left of `columns`.
@@ -512,7 +540,7 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int
     const auto* next = columns > panels * kNR ? x.b + panels * x.b_panel : next_depth;
     x.ahead.at = reinterpret_cast<const char*>(next) + turn * share * x.ahead.stride;
     turn = turn + 1 < turns ? turn + 1 : 0;
-    if constexpr (Step::kWidens && Panels == 1) {
+    if constexpr (kWidens<Step> && Panels == 1) {
       if (x.room != nullptr)
         multiply_widened(x, rows);
       else

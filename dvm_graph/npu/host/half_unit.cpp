@@ -32,12 +32,15 @@ struct Widened {
   using B = LaneType<S>;
   using Sum = Full<float>;
   using Column = Sum;
-  static constexpr bool kWidens = true, kClamps = false, kRuns = false;
+  using Wide = Plain<float>;
+  static constexpr int64_t kWideSteps = 1;
+  static constexpr bool kClamps = false, kRuns = false;
   static constexpr int kPartsOfB = std::is_same_v<S, BFloat> ? 1 : 2;
   DVM_INLINE static Column column(const B* at) {
     return convert_lanes<float, S, L>(load<Vec<B, L>>(at));
   }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
+  DVM_INLINE static void widen(float* at, int64_t, Column column) { store(at, column); }
   DVM_INLINE static Sum scalar(const A* at) { return splat<Sum>(*at); }
   DVM_INLINE static Sum multiply_add(Sum sum, Sum a, Column b) { return sum + a * b; }
 };
@@ -47,7 +50,7 @@ struct Paired {
   using B = uint32_t;
   using Sum = Full<float>;
   using Column = Pairs;
-  static constexpr bool kWidens = false, kClamps = false, kRuns = false;
+  static constexpr bool kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Pairs>(at); }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Pairs scalar(const A* at) { return splat<Pairs>(*at); }

@@ -38,7 +38,7 @@ struct Bundled {
   using B = uint32_t;
   using Sum = Words;
   using Column = Words;
-  static constexpr bool kWidens = false, kClamps = false, kRuns = false;
+  static constexpr bool kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Words>(at); }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Words spread(Words a) { return a; }
@@ -71,12 +71,29 @@ DVM_INLINE Words multiply_pairs(Words a, Words b) {
 #endif
 }
 
+// Two steps of 16 bits: half a bundle.
+struct Paired {
+  using A = uint32_t;
+  using B = uint32_t;
+  using Sum = Words;
+  using Column = Words;
+  static constexpr bool kClamps = false, kRuns = false;
+  DVM_INLINE static Column column(const B* at) { return load<Words>(at); }
+  DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
+  DVM_INLINE static Words scalar(const A* at) { return splat<Words>(*at); }
+  DVM_INLINE static Sum multiply_add(Sum sum, Words a, Column b) {
+    return sum + multiply_pairs(a, b);
+  }
+};
+
 struct Bundled {
   using A = uint32_t;
   using B = uint32_t;
   using Sum = Words;
   using Column = Halves;
-  static constexpr bool kWidens = false, kClamps = false, kRuns = false;
+  using Wide = Paired;
+  static constexpr int64_t kWideSteps = 2;
+  static constexpr bool kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) {
     using Signed = Full<int16_t>;
     const Words words = load<Words>(at);
@@ -97,29 +114,53 @@ struct Bundled {
   DVM_INLINE static Sum multiply_add(Sum sum, Halves a, const Column& b) {
     return sum + multiply_pairs(a.even, b.even) + multiply_pairs(a.odd, b.odd);
   }
+  DVM_INLINE static void widen(uint32_t* at, int64_t step, const Column& column) {
+    store(at, column.even);
+    store(at + step, column.odd);
+  }
+  DVM_INLINE static void widen_row(uint32_t* to, const A* a, int64_t k) {
+    DVM_INDEPENDENT_ITERATIONS
+    for (int64_t i = 0; i < k; i++) {
+      const uint32_t word = word_at(a + i);
+      to[2 * i] = word & 0xff00ff;
+      to[2 * i + 1] = word >> 8 & 0xff00ff;
+    }
+  }
 };
 
 #endif
 
 // ---- sums that are quantised
 
-template <class T>
-struct Quantized : Bundled {
+// An addend and a factor for each column, or (step 0) for all.
+struct RoundedColumns {
+  const uint32_t* addend;
+  const float* factor;
+  int64_t addend_step, factor_step;
+  Rounding rounding;
+
+  DVM_INLINE void next(int64_t count) {
+    addend += count * addend_step;
+    factor += count * factor_step;
+  }
+};
+
+template <class T, class Step>
+struct Quantized;
+
+template <class T, class Step>
+struct QuantizedOf : Step {};
+template <class T, class Step>
+  requires kWidens<Step>
+struct QuantizedOf<T, Step> : Step {
+  using Wide = Quantized<T, typename Step::Wide>;
+};
+
+template <class T, class Step = Bundled>
+struct Quantized : QuantizedOf<T, Step> {
   using Stored = T;
   using Floats = Full<float>;
-
-  // An addend and a factor for each column, or (step 0) for all.
-  struct Columns {
-    const uint32_t* addend;
-    const float* factor;
-    int64_t addend_step, factor_step;
-    Rounding rounding;
-
-    DVM_INLINE void next(int64_t count) {
-      addend += count * addend_step;
-      factor += count * factor_step;
-    }
-  };
+  using Columns = RoundedColumns;
 
   static Columns columns(const Core& core, const uint64_t* words) {
     const auto addend = tile_at<const uint32_t>(core, operand_words(words, 3));

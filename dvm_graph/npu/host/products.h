@@ -17,6 +17,16 @@ DVM_INLINE int64_t bursts_of(int64_t rows, int64_t columns, int64_t k, int64_t p
   return ceil_div(rows, kMaxRows) * (columns / panel_columns) * ceil_div(k, kAheadSteps);
 }
 
+// Those of A that pass at a time.
+template <class Step>
+DVM_INLINE void widen_rows(const Product<Step>& x, int64_t rows) {
+  const int64_t row_bytes = wide_row_bytes<Step>(x.k);
+  for (int64_t m = 0; m < rows; m++) {
+    auto* const to = reinterpret_cast<typename Step::Wide::A*>(x.rows + m * row_bytes);
+    Step::widen_row(to, x.a + m * x.a_row, x.k);
+  }
+}
+
 // C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time. Uses x up.
 template <class Step>
 void multiply_blocks(Product<Step>& x, int64_t rows, int64_t columns, int64_t depth) {
@@ -29,13 +39,20 @@ void multiply_blocks(Product<Step>& x, int64_t rows, int64_t columns, int64_t de
   const int64_t most = row_bytes % kWayBytes == 0 ? kNarrowRows : kMaxRows;
   // Wide blocks need room for more panels, and leave half for rows of A.
   const int64_t wider = wide ? 2 * (kWidePanels - 1) * panel_bytes : 0;
-  const int64_t resident = (x.chunk_bytes - wider) / ((x.k + 1) * kElement);
+  int64_t resident_row = (x.k + 1) * kElement;
+  if constexpr (kWidensRows<Step>) {
+    if (x.room != nullptr) resident_row = wide_row_bytes<Step>(x.k);
+  }
+  const int64_t resident = (x.chunk_bytes - wider) / resident_row;
   const int64_t chunk = resident > most ? resident : most;
   if constexpr (kTiled<Step>) {
     if (x.scratch != nullptr && tiles_pay(x, rows, columns))
       return multiply_by_tiles(x, rows, columns, chunk, depth);
   }
   multiply_chunks(x, rows, chunk, depth, [&](int64_t count) DVM_LAMBDA_INLINE {
+    if constexpr (kWidensRows<Step>) {
+      if (x.room != nullptr) widen_rows(x, count);
+    }
     multiply_panels(x, count, columns, wide, most);
   });
 }
@@ -75,6 +92,28 @@ constexpr int64_t kWidenRows = 4 * kMaxRows + 1;       // for which a panel is w
 constexpr int64_t kWidenedBytes = int64_t{128} << 10;  // of a panel
 static_assert(kWidenedBytes <= kScratchBytes);
 
+// Finds room for what is widened once because it is read again, and returns how many steps of k may
+// pass at a time.
+template <class Step>
+DVM_INLINE int64_t find_room(Product<Step>& x, int64_t rows, int64_t columns) {
+  constexpr int64_t kStepBytes =
+      Step::kWideSteps * x.kColumns * int64_t{sizeof(typename Step::Wide::B)};
+  const int64_t all = x.k + 1;
+  if (x.scratch == nullptr) return all;
+  if constexpr (kWidensRows<Step>) {
+    const int64_t panel = x.k * kStepBytes;
+    const int64_t chunk = lesser(x.chunk_bytes, kScratchBytes - panel);
+    const bool fits = chunk >= kMaxRows * wide_row_bytes<Step>(x.k);
+    if (!fits || rows <= kMaxRows || columns < 2 * x.kColumns) return all;
+    x.chunk_bytes = chunk;
+    x.rows = x.scratch + panel;
+  } else if (rows < kWidenRows) {
+    return all;
+  }
+  x.room = x.scratch;
+  return kWidensRows<Step> ? all : kWidenedBytes / kStepBytes;
+}
+
 // A product whose A and panels of B hold elements of their own (half_unit.cpp, integer_unit.cpp).
 template <class Step>
 DVM_INLINE Product<Step> panels_product(const Core& core, const Extents& e, const uint64_t* words) {
@@ -101,12 +140,9 @@ void panels_handler(Core& core, const uint64_t* words) {
   if constexpr (kStores<Step>) x.of_columns = Step::columns(core, words);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
-  if (Step::kWidens && core.scratch != nullptr && e.outer >= kWidenRows) {
-    x.room = reinterpret_cast<typename Product<Step>::C*>(core.scratch);
-    multiply_blocks(x, e.outer, e.inner, kWidenedBytes / (x.kColumns * int64_t{sizeof(float)}));
-  } else {
-    multiply_blocks(x, e.outer, e.inner, x.k + 1);
-  }
+  int64_t depth = x.k + 1;
+  if constexpr (kWidens<Step>) depth = find_room(x, e.outer, e.inner);
+  multiply_blocks(x, e.outer, e.inner, depth);
 }
 
 }  // namespace

@@ -95,8 +95,8 @@ struct Operands {
   int64_t nr_;
 };
 
-// More rows than scratch memory holds what is left of k of.
-Operands many_rows(Random& random, int64_t nr) { return {random, nr, 20000, nr + 3, 17}; }
+// More rows than scratch memory holds what is left of k of, or whole ones as 16 bits.
+Operands many_rows(Random& random, int64_t nr) { return {random, nr, 20000, 2 * nr + 3, 17}; }
 
 Operands random_operands(Random& random, int64_t nr, bool large) {
   constexpr int64_t kDepths[] = {0, 1, 2, 3, 8, 17, 33, 64, 101, 300};
