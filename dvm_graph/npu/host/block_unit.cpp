@@ -6,7 +6,7 @@
 //
 // Few rows read each word once, from memory, and make of it what they need: as fast as that is
 // read. More rows would do so again and again: for them a panel is unpacked into the core's scratch
-// memory, a part of k at a time, and multiplied by the loops of blocks.h.
+// memory, a part of k at a time, and multiplied by the loops of panel_loops.h.
 #include "npu/host/products.h"
 #include "npu/host/units.h"
 

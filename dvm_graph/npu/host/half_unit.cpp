@@ -5,8 +5,9 @@
 //   m_matmul_bundles  A and B in bf16, two steps of k side by side in 32 bits: one instruction of
 //                   AVX512-BF16 multiplies both and adds them to an f32
 //
-// A and panels of B are laid out as those of m_matmul and multiplied by the same loops (blocks.h),
-// in elements of 16 or, pairs, of 32 bits; B always comes packed, padded with zeros.
+// A and panels of B are laid out as those of m_matmul and multiplied by the same loops
+// (panel_loops.h), in elements of 16 or, pairs, of 32 bits; B always comes packed, padded with
+// zeros.
 //
 // AVX512-BF16 rounds sums to nearest even, but not as two FMAs do, and takes denormal operands and
 // gives denormal results as 0. Elsewhere pairs are widened and multiplied by FMAs.

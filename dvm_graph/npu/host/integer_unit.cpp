@@ -7,10 +7,11 @@
 //   d_depthwise_bytes, d_depthwise_quantize
 //                      four taps of a channel are multiplied likewise (byte_windows.h)
 //
-// A and panels of B are laid out as those of m_matmul and multiplied by the same loops (blocks.h),
-// in elements of 32 bits; B always comes packed, padded with zeros. Sums wrap: every level gives
-// the same bits. Elsewhere bytes are widened to 16 bits, of which x86 multiplies two and adds the
-// products in 32; the instruction that multiplies bytes adds them in 16, which may saturate.
+// A and panels of B are laid out as those of m_matmul and multiplied by the same loops
+// (panel_loops.h), in elements of 32 bits; B always comes packed, padded with zeros. Sums wrap:
+// every level gives the same bits. Elsewhere bytes are widened to 16 bits, of which x86 multiplies
+// two and adds the products in 32; the instruction that multiplies bytes adds them in 16, which may
+// saturate.
 //
 // This file is compiled once more for AVX-512 with AVX512-VNNI, in a namespace of its own.
 #include "npu/host/byte_windows.h"
