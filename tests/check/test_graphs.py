@@ -272,6 +272,38 @@ def test_what_rounding_inside_of_a_node_makes_is_not_wrong(text: str) -> None:
     assert validate(model).findings == []
 
 
+def test_levels_that_come_of_rounding_a_sum_of_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum is one of integers here, and next to the middle of two levels; levels that are wrong are found."""
+    generator = np.random.default_rng(172)
+    weights = generator.integers(-127, 128, (16, 8, 3, 3)).astype(np.int8)
+    of_image, of_weights = generator.uniform(0.01, 0.1, 2)
+    constants = {
+        "sx": np.float32(of_image), "zx": np.uint8(128), "w": weights, "sw": np.float32(of_weights), "zw": np.int8(0),
+        "sy": np.float32(generator.uniform(2, 8) * of_image * of_weights * 100),
+    }  # fmt: skip
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (uint8[n, 8, 6, 5] x) => (uint8[n, 16, h, v] y) {
+        a = DequantizeLinear(x, sx, zx) b = DequantizeLinear(w, sw, zw)
+        c = Conv<kernel_shape = [3, 3]>(a, b) y = QuantizeLinear(c, sy, zx) }"""
+    model = onnx.parser.parse_model(text)
+    for name, array in constants.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    assert validate(model).findings == []
+    find = registry.find
+
+    def wrong(builder: Builder, node: Node, operands: list[Value | None]) -> list[Value]:
+        quantize = find(node)
+        assert quantize is not None
+        (result,) = quantize(builder, node, operands) or ()
+        assert result is not None
+        return [builder.add(result, builder.scalar(1, result.dtype))]
+
+    monkeypatch.setattr(
+        "dvm_graph.decompose.walk.find",
+        lambda node: wrong if node.op == "QuantizeLinear" else find(node),
+    )
+    assert [finding.where for finding in validate(model).findings] == ["decompose"]
+
+
 def test_small_states_come_of_gates_that_are_nearly_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """What rounding leaves of 1 less such a gate is no small part of them; states that are wrong are found."""
     text = """<ir_version: 11, opset_import: ["" : 26]>
