@@ -76,6 +76,9 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
     shape, whole = shape_of(packed), (n, -(-k // size), size * bits // 8)
     if any(dim not in (extent, 0) for dim, extent in zip(shape, whole, strict=True)):
         return None
+    groups = operand(operands, 4)
+    if groups is not None and groups.data is not None and not _exist(groups.data[:k], whole[1]):
+        return None
     if 0 in shape:
         y = filled(builder, 0.0, DType.FLOAT32, (*shape_of(a)[:-1], n))
     else:
@@ -89,6 +92,10 @@ def _lie_apart(node: Node, groups: NDArray[Any]) -> bool:
     """Whether rows belong to other blocks than those in which they lie."""
     k, size = int(node.attrs["K"]), int(node.attrs["block_size"])
     return not np.array_equal(groups.reshape(-1)[:k], np.arange(k) // size)
+
+
+def _exist(groups: NDArray[Any], blocks: int) -> bool:
+    return bool(((groups >= 0) & (groups < blocks)).all())
 
 
 def _sizes(node: Node) -> tuple[int, int, int, int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
@@ -125,3 +126,15 @@ def test_weights_that_are_not_there(bias: bool) -> None:
 def test_what_onnxruntime_finds_in_memory_is_no_witness() -> None:
     operands = _operands(2, 64, 5, "", "in order", False)
     dvm_graph.optimize(_model(2, 64, 5, operands, True), check=True)
+
+
+@pytest.mark.parametrize("block", [-1, 4])
+def test_a_block_that_does_not_exist_is_refused(block: int) -> None:
+    operands = _operands(4, 64, 5, "packed", "in order", False)
+    operands["groups"][3] = block
+    model = _model(4, 64, 5, operands, True)
+    feeds = {"x": normal(2, 3, 64)}
+    with pytest.raises(Exception, match="out of valid range"):
+        onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    with pytest.raises(dvm_graph.errors.DvmError):
+        dvm_graph.optimize(model).run(feeds)
