@@ -31,6 +31,7 @@ from dvm_graph.options import Options
 from dvm_graph.passes import (
     absorb_views,
     collect_scales,
+    copy_widened,
     eliminate_common,
     eliminate_dead,
     fill_branches,
@@ -50,7 +51,7 @@ Source = str | PathLike[str] | bytes | Any
 PASSES = (
     *("fold_constants", "fill_branches", "turn_products", "sink_transposes", "simplify"),
     *("collect_scales", "sink_divisions", "sink_concats", "tabulate", "absorb_views"),
-    *("eliminate_common", "eliminate_dead"),
+    *("eliminate_common", "copy_widened", "eliminate_dead"),
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
@@ -157,6 +158,7 @@ def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -
         stages.run("tabulate", graph, lambda: tabulate(graph, facts))
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))
+    stages.run("copy_widened", graph, lambda: copy_widened(graph))
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))
 
 

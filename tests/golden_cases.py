@@ -248,6 +248,16 @@ g (float[n, 1, t] x) => (float[n, 4, u] y)
   [relu] y = Relu (p)
 }}
 """,
+    "channels_by_their_means": f"""
+g (uint8[b, c, 3] x) => (float[b, c, 3] y)
+<float scale = {{0.0625}}, uint8 zero = {{128}}, float[3, 3] w = {_numbers(9)}, int64[1] first = {{1}}>
+{{
+  [widen] d = DequantizeLinear (x, scale, zero)
+  [mean] m = ReduceMean (d, first)
+  [gate] g = MatMul (m, w)
+  [scale] y = Mul (d, g)
+}}
+""",
     "reduce_chain": """
 g (float[n, 4096] x) => (float[n] y)
 <int64[1] last = {1}>
@@ -280,6 +290,7 @@ PASS_CASES: dict[str, tuple[str, ...]] = {
     "tabulate": ("quantised_silu",),
     "absorb_views": ("view_chain",),
     "eliminate_common": ("twice",),
+    "copy_widened": ("channels_by_their_means",),
     "eliminate_dead": ("view_chain",),
     "cluster": ("vendor",),
     "split_clusters": ("softmax", "attention", "gather"),

@@ -35,13 +35,11 @@ from dvm_graph.cluster.subgraph import (
     SubgraphKind,
     is_inner,
 )
-from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value, widened
 from dvm_graph.options import Options
 from dvm_graph.rules import SIBLINGS, Decision, PartKind, Verdict, judge
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import equal
-
-_NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 
 
 def split_clusters(clusters: ClusteredGraph, facts: Facts, options: Options) -> FusedGraph:
@@ -160,10 +158,10 @@ class _Splitter:
         """What constants make of narrow integers joins the one group of vector operators that reads it: stored, it
         would take as many bytes again as it is wider.
         """
-        widened = _widened(self._axes)
+        widening = widened(self._axes)
         for group in reversed(self._groups.groups):
             stored = any(value in self._wanted for value in group.results)
-            if group.nodes[0] in widened and len(group.after) == 1 and not stored:
+            if group.nodes[0] in widening and len(group.after) == 1 and not stored:
                 reader = next(iter(group.after))
                 if reader.kind is PartKind.VECTOR:
                     self._try_merge(group, reader)
@@ -479,20 +477,6 @@ def _lies_in_memory(value: Value, group: Collection[Node]) -> bool:
     while producer is not None and producer in group and OPERATORS[producer.op].kind is Kind.VIEW:
         producer = producer.required(0).producer
     return producer is None or producer not in group or OPERATORS[producer.op].kind is Kind.REDUCE
-
-
-def _widened(nodes: Iterable[Node]) -> set[Node]:
-    """Element-wise operators of narrow integers, or of what such made of them, and of constants."""
-    found: set[Node] = set()
-    for node in nodes:
-        operands = [value for value in node.inputs if value is not None and not value.is_constant]
-        if OPERATORS[node.op].kind is not Kind.MAP or len(operands) != 1:
-            continue
-        source = operands[0]
-        casts = source.dtype in _NARROW and node.output.dtype not in _NARROW
-        if casts or source.producer in found:
-            found.add(node)
-    return found
 
 
 def _levels(nodes: Iterable[Node]) -> dict[Node, int]:

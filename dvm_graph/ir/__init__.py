@@ -12,6 +12,7 @@ from dvm_graph.ir.operators import (
     Result,
     sum_of_products,
 )
+from dvm_graph.ir.widening import widened
 
 __all__ = [
     "BASIC",
@@ -31,4 +32,5 @@ __all__ = [
     "Shape",
     "Value",
     "sum_of_products",
+    "widened",
 ]

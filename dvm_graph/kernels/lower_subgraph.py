@@ -83,11 +83,16 @@ class _Lowering:
     def run(self, name: str) -> KernelPlan:
         if len(self._domain) > MAX_AXES:
             raise UnsupportedError(f"{name} has loops over more than {MAX_AXES} axes")
+        kind = _KINDS[self._subgraph.kind]
+        wanted = dict.fromkeys(self._subgraph.outputs)
         for node in self._subgraph.nodes:
             self._lower(node)
-        for value in self._subgraph.outputs:
+            for value in node.outputs if kind is KernelKind.VECTOR else ():
+                if value in wanted and value in self._at:
+                    del wanted[value]
+                    self._store(value)
+        for value in wanted:
             self._store(value)
-        kind = _KINDS[self._subgraph.kind]
         plan = KernelPlan(
             name=name,
             kind=kind,

@@ -2,6 +2,7 @@
 
 from dvm_graph.passes.absorb_views import absorb_views
 from dvm_graph.passes.collect_scales import collect_scales
+from dvm_graph.passes.copy_widened import copy_widened
 from dvm_graph.passes.eliminate_common import eliminate_common
 from dvm_graph.passes.eliminate_dead import eliminate_dead
 from dvm_graph.passes.fill_branches import fill_branches
@@ -16,6 +17,7 @@ from dvm_graph.passes.turn_products import turn_products
 __all__ = [
     "absorb_views",
     "collect_scales",
+    "copy_widened",
     "eliminate_common",
     "eliminate_dead",
     "fill_branches",

@@ -107,7 +107,7 @@ class Compilation {
     }
     if (!stage(plan, live, {})) return CompileStatus::does_not_fit;
     // Where memory ran short, tiles became narrower than predicted.
-    const bool narrow = has_fallback && reads_across(plan, target_, scratch_.code);
+    const bool narrow = has_fallback && goes_across(plan, target_, scratch_.code);
     return narrow ? CompileStatus::costs_more : CompileStatus::ok;
   }
 
@@ -151,7 +151,7 @@ class Compilation {
     TilingRequest request{.live = live};
     request.widens = false;
     return tile_whole(plan, target_, request, scratch_.code) &&
-           reads_across(plan, target_, scratch_.code);
+           goes_across(plan, target_, scratch_.code);
   }
 
   bool alone(NormalPlan& plan) {

@@ -135,10 +135,33 @@ void few_first(TileCode& code) {
   }
 }
 
+// Stores of rows too short to join come behind what reads the same, which they would part.
+void short_stores_last(TileCode& code, int64_t least_row) {
+  std::vector<TileInstruction>& all = code.instructions;
+  for (size_t i = all.size(); i-- > 0;) {
+    const TileInstruction& store = all[i];
+    const TileOperand& from = store.operands[1];
+    if (store.family != Family::d_store_view || from.space != Space::local) continue;
+    if (code.full_extent(store.extents[2]) >= least_row) continue;
+    size_t last = i, to = i;
+    for (size_t j = i + 1; j < all.size() && may_change_places(code, store, all[j]); ++j) {
+      if (all[j].changed_mask != store.changed_mask || ((all[j].flags ^ store.flags) & kChunks))
+        break;
+      to = j;
+      if (reads(all[j], from.index)) last = j;
+    }
+    if (last == i) continue;
+    std::rotate(all.begin() + static_cast<ptrdiff_t>(i),
+                all.begin() + static_cast<ptrdiff_t>(i + 1),
+                all.begin() + static_cast<ptrdiff_t>(to + 1));
+  }
+}
+
 }  // namespace
 
 void move_loads(TileCode& code, const Target& target) {
   few_first(code);
+  short_stores_last(code, least_row(target));
   LoadMover(code, least_row(target)).run();
 }
 

@@ -19,6 +19,8 @@ constexpr double kLeastLive = 0.5;      // bytes per element that matter
 constexpr double kLeastHeld = 4;    // bytes per element assumed after an attempt that did not fit
 constexpr int kMaxNodes = 256;      // of which liveness is followed
 constexpr int64_t kLeastLines = 4;  // of a row of a tile that is read across rows
+constexpr int64_t kLeastSums = 64;  // elements of a chunk along reduced axes
+constexpr int64_t kLeastRows = 8;   // the same, of rows that are stored
 constexpr int64_t kLongRows = 4;    // times as long, where results are streamed
 constexpr int64_t kElementBytes = 4, kWidestBytes = 8;
 
@@ -127,14 +129,17 @@ class Tiler {
     for (int i = 0; i < parallel_count_; ++i) tile_of(parallel_[i]) = 1;
     const int inner = plan_.rank - 1;
     int64_t volume = 1;
-    if (!(reduced_ & bit(inner))) {
-      volume =
-          std::min(plan_.extents[inner], std::max<int64_t>(vector_elements(), preferred_ / 64));
-      tile_of(inner) = volume;
-    } else if (row_axis_ >= 0) {
-      volume =
-          std::min(plan_.extents[row_axis_], std::max(row_unit_, preferred_ / (64 * row_held_)));
-      tile_of(row_axis_) = volume;
+    const int across = reduced_ & bit(inner) ? row_axis_ : inner;
+    if (across >= 0) {
+      const bool rows = across == row_axis_;
+      const int64_t vector = across == inner ? vector_elements() : 1;
+      const int64_t unit = std::max(vector, rows ? row_unit_ : 1);
+      const int64_t least = !rows            ? kLeastSums
+                            : row_held_ == 1 ? kLeastRows
+                                             : kLeastSums * row_held_;
+      const int64_t most = std::max(unit, preferred_ / least);
+      volume = equal_parts(plan_.extents[across], most, unit);
+      tile_of(across) = volume;
     }
     uint32_t chunk_axes = 0;
     int64_t whole = held_ * volume;
@@ -161,6 +166,12 @@ class Tiler {
   }
 
  private:
+  // The least tile of whole units that takes no more tiles than such of `most`.
+  static int64_t equal_parts(int64_t extent, int64_t most, int64_t unit) {
+    const int64_t parts = ceil_div(extent, most);
+    return std::min(extent, ceil_div(ceil_div(extent, parts), unit) * unit);
+  }
+
   int64_t elements_in(int64_t bytes, double bytes_per_element, int64_t unlimited) const {
     // Where memory ran short, values were held that the estimate took for absorbed.
     if (request_.shrink < 1) bytes_per_element = std::max(bytes_per_element, kLeastHeld);
@@ -373,20 +384,25 @@ class Tiler {
     const int64_t unit = axis == plan_.rank - 1 ? vector_elements()
                          : axis == row_axis_    ? row_unit_
                                                 : row_of_windows(axis);
-    const bool stays = tile < unit && (axis != row_axis_ || most < unit);  // else it is narrow
+    const bool fills = axis == row_axis_ || lanes_ > 1;  // else it is narrow
+    const bool stays = tile < unit && (!fills || most < unit);
     if (stays || tile == plan_.extents[axis]) return tile;
     const int64_t up = ceil_div(tile, unit) * unit;
     return up <= most ? up : tile / unit * unit;
   }
 
   // Where the neighbours of what is reduced lie along another axis, tiles are as wide along that
-  // one as a vector has room.
+  // one as a vector has room, and at least as a line of what is stored: of narrower ones several
+  // cores would write to each line.
   void find_row() {
     for (const NormalNode& node : plan_.nodes) {
-      if (node.op != PlanOp::load_ && node.op != PlanOp::store_) continue;
+      const bool stores = node.op == PlanOp::store_;
+      if (node.op != PlanOp::load_ && !stores) continue;
       const Row row = row_of(plan_, node, reduced_);
-      if (row.axis < 0 || row.held == 1) continue;
-      const int64_t unit = std::min(vector_elements() / row.held, plan_.extents[row.axis]);
+      if (row.axis < 0 || (row.held == 1 && !stores)) continue;
+      const int64_t line = target_.line_bytes / plan_.accesses[node.access].element_bytes;
+      const int64_t least = row.held == 1 ? line : vector_elements() / row.held;
+      const int64_t unit = std::min(least, plan_.extents[row.axis]);
       if (unit <= row_unit_) continue;
       row_axis_ = row.axis;
       row_held_ = row.held;
@@ -556,11 +572,11 @@ bool tile_whole(const NormalPlan& plan, const Target& target, const TilingReques
   return Tiler(plan, target, request, code).whole();
 }
 
-bool reads_across(const NormalPlan& plan, const Target& target, const TileCode& code) {
+bool goes_across(const NormalPlan& plan, const Target& target, const TileCode& code) {
   const uint32_t reduced = plan.reduced_axes();
   if (reduced == 0 || can_chunk(plan, reduced)) return false;  // rows are not held
   for (const NormalNode& node : plan.nodes) {
-    if (node.op != PlanOp::load_) continue;
+    if (node.op != PlanOp::load_ && node.op != PlanOp::store_) continue;
     const Row row = row_of(plan, node, reduced);
     if (row.axis < 0) continue;
     const TileAxis& a = code.space.axes[row.axis];

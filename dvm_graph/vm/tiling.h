@@ -47,7 +47,7 @@ bool tile_whole(const NormalPlan& plan, const Target& target, const TilingReques
 // Whether tiles of `code` hold rows whose neighbours lie across them in memory, and are so narrow
 // that a few elements come with a line of their own, there and back: kernels that pass over memory
 // in its own order, once for each reduction, are faster.
-bool reads_across(const NormalPlan& plan, const Target& target, const TileCode& code);
+bool goes_across(const NormalPlan& plan, const Target& target, const TileCode& code);
 
 // Fills code.space, code.grid and code.chunk_dim for chunks over reduced axes; returns those axes,
 // which are none where narrow tiles hold all. Nothing: the plan cannot be chunked.
