@@ -401,7 +401,8 @@ class Tiler {
       const Row row = row_of(plan_, node, reduced_);
       if (row.axis < 0 || (row.held == 1 && !stores)) continue;
       const int64_t line = target_.line_bytes / plan_.accesses[node.access].element_bytes;
-      const int64_t least = row.held == 1 ? line : vector_elements() / row.held;
+      const int64_t rows = plan_.windows.empty() ? line : std::max(line, least_row());
+      const int64_t least = row.held == 1 ? rows : vector_elements() / row.held;
       const int64_t unit = std::min(least, plan_.extents[row.axis]);
       if (unit <= row_unit_) continue;
       row_axis_ = row.axis;
