@@ -52,6 +52,8 @@ class Chain {
     return &at_;
   }
 
+  const TileOperand& made() const { return made_; }  // by the last instruction
+
   // Of the last instruction, which has two operands: what it reads besides.
   const TileOperand& other() const { return at_.operands[read_ == 1 ? 2 : 1]; }
 
@@ -142,7 +144,7 @@ class Quantizer {
     return chain.end();
   }
 
-  // As bytes of a result, or as bundles.
+  // As bytes of a result, as bundles, or as numbers that others read.
   bool store(Chain& chain, const Levels& levels) {
     if (levels.low > levels.high) return false;
     for (const DType dtype : {DType::u8, DType::i8}) {
@@ -159,8 +161,14 @@ class Quantizer {
       quantized_.operands[0] = bytes->operands[0];
       return true;
     }
+    const TileOperand numbers = chain.made();
     const TileInstruction* const bundles = chain.next(Family::d_pack_a_bundles, DType::i32);
-    if (bundles == nullptr || !joins(*bundles)) return false;
+    if (bundles == nullptr) {
+      quantized_.dtype = DType::i32;
+      quantized_.operands[0] = numbers;
+      return true;
+    }
+    if (!joins(*bundles)) return false;
     if (!joins_over(bundles->family, extent_of(code_, bundles->extents[2]))) return false;
     quantized_.dtype = levels.low < 0 ? DType::i8 : DType::u8;
     TileOperand& to = quantized_.operands[0];
