@@ -392,14 +392,13 @@ class Tiler {
   }
 
   // Where the neighbours of what is reduced lie along another axis, tiles are as wide along that
-  // one as a vector has room, and at least as a line of what is stored: of narrower ones several
-  // cores would write to each line.
+  // one as a vector has room, or, where nothing that is reduced lies beside it, as a line: narrower
+  // ones are read in parts of lines, and several cores would write to each line.
   void find_row() {
     for (const NormalNode& node : plan_.nodes) {
-      const bool stores = node.op == PlanOp::store_;
-      if (node.op != PlanOp::load_ && !stores) continue;
+      if (node.op != PlanOp::load_ && node.op != PlanOp::store_) continue;
       const Row row = row_of(plan_, node, reduced_);
-      if (row.axis < 0 || (row.held == 1 && !stores)) continue;
+      if (row.axis < 0) continue;
       const int64_t line = target_.line_bytes / plan_.accesses[node.access].element_bytes;
       const int64_t rows = plan_.windows.empty() ? line : std::max(line, least_row());
       const int64_t least = row.held == 1 ? rows : vector_elements() / row.held;
