@@ -132,8 +132,8 @@ def _with_indices(
 ) -> tuple[Value, Value]:
     """The greatest elements of windows of `x`, channels-first, and where in `x` the first of each lies. A NaN is the greatest.
 
-    The taps of all windows are the outermost axes of a view of the padded image, and are folded twice: to the greatest,
-    and to the number of the first tap that is it.
+    The taps of all windows are the outermost axes of a view of the padded image, and are folded to the number of the first
+    that is the greatest.
     """
     count, (batch, channels, *_) = len(axes), shape_of(x)
     room, whole = x, list(shape_of(x))
@@ -158,7 +158,10 @@ def _with_indices(
         offset=0,
     )
     folded = range(count)
-    greatest = builder.reduce_max(taps, folded)
+    y = from_images(
+        builder, pooled(builder, builder.pool_max, images(builder, x, True), axes), x, True
+    )
+    greatest = builder.reshape(y, (*(1,) * count, *sizes))
     found = builder.bitwise_or(builder.eq(taps, greatest), builder.isnan(taps))
     inside = _inside(builder, axes, taps.rank)
     if inside is not None:
@@ -167,7 +170,6 @@ def _with_indices(
     numbers = np.arange(total, dtype=np.int32).reshape(*kernel, *(1,) * x.rank)
     none = builder.scalar(total, DType.INT32)
     number = builder.reduce_min(builder.select(found, builder.constant(numbers), none), folded)
-    y = without_axes(builder, greatest, folded)
     return y, _index(builder, x, axes, without_axes(builder, number, folded), by_columns)
 
 
