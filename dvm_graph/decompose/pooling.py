@@ -1,7 +1,6 @@
 """Pools: reductions over windows of channels-last images, or of planes: images of one channel each.
 
-What comes from a convolution lies channels-last, and stays so. Other images lie in planes, which are pooled as they are
-where channels are few.
+What comes from a convolution lies channels-last, and stays so. Other images lie in planes, which are pooled as they are.
 """
 
 from __future__ import annotations
@@ -31,10 +30,6 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, floordiv, maximum, mul, neg, product, sub
 
-_FEW_CHANNELS = 8
-"""Up to which a pixel is at most half of a long vector, and planes, whose neighbouring windows share vectors, are reduced faster. From about
-twice as many on that hangs on the width of images (docs/performance/notes.md).
-"""
 _EXACT_AS_FLOATS = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 
 
@@ -51,10 +46,8 @@ def _axes(node: Node, x: Value) -> list[WindowAxis] | None:
 
 
 def by_planes(x: Value) -> bool:
-    """Whether windows over `x`, [batch, channels, ...], are better reduced channel by channel."""
-    channels = shape_of(x)[1]
-    few = isinstance(channels, int) and channels <= _FEW_CHANNELS
-    return few and not comes_channels_last(x)
+    """Whether windows over `x`, [batch, channels, ...], are reduced channel by channel."""
+    return not comes_channels_last(x)
 
 
 def images(builder: Builder, x: Value, planes: bool) -> Value:
@@ -83,12 +76,13 @@ def pooled(
     """Of `images`; of a volume, rows and columns slice by slice, then depth.
 
     Rows are passed over first, for all columns, and then columns, where that takes at most half the taps: the image that
-    lies between is written and read.
+    lies between is written and read. Planes are always passed over so, in a kernel (`npu/host/plane_windows.h`).
     """
     batch, *spatial, channels = shape_of(image)
     *slices, rows, columns = axes if len(axes) > 1 else planar(axes)
     flat = builder.reshape(image, (product([batch, *spatial[:-2]]), *spatial[-2:], channels))
-    if rows.kernel * columns.kernel >= 2 * (rows.kernel * columns.stride + columns.kernel):
+    twice = rows.kernel * columns.stride + columns.kernel
+    if channels != 1 and rows.kernel * columns.kernel >= 2 * twice:
         flat = _down(builder, pool, flat, rows)
         rows = WindowAxis(rows.size, 1, 1, 1, (0, 0), rows.size)
     flat = pool(flat, window_over((rows, columns)))
@@ -138,8 +132,8 @@ def _with_indices(
 ) -> tuple[Value, Value]:
     """The greatest elements of windows of `x`, channels-first, and where in `x` the first of each lies. A NaN is the greatest.
 
-    The taps of all windows are the outermost axes of a view of the padded image, and are folded twice: to the greatest,
-    and to the number of the first tap that is it.
+    The taps of all windows are the outermost axes of a view of the padded image, and are folded to the number of the first
+    that is the greatest.
     """
     count, (batch, channels, *_) = len(axes), shape_of(x)
     room, whole = x, list(shape_of(x))
@@ -164,7 +158,10 @@ def _with_indices(
         offset=0,
     )
     folded = range(count)
-    greatest = builder.reduce_max(taps, folded)
+    y = from_images(
+        builder, pooled(builder, builder.pool_max, images(builder, x, True), axes), x, True
+    )
+    greatest = builder.reshape(y, (*(1,) * count, *sizes))
     found = builder.bitwise_or(builder.eq(taps, greatest), builder.isnan(taps))
     inside = _inside(builder, axes, taps.rank)
     if inside is not None:
@@ -173,7 +170,6 @@ def _with_indices(
     numbers = np.arange(total, dtype=np.int32).reshape(*kernel, *(1,) * x.rank)
     none = builder.scalar(total, DType.INT32)
     number = builder.reduce_min(builder.select(found, builder.constant(numbers), none), folded)
-    y = without_axes(builder, greatest, folded)
     return y, _index(builder, x, axes, without_axes(builder, number, folded), by_columns)
 
 

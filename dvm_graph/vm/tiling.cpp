@@ -280,7 +280,10 @@ class Tiler {
     const int64_t volume = transposed_tile();
     const int64_t high = plan_.extents[axis], wide = plan_.extents[inner];
     if (high < least_row() && tile_of_short_rows(axis, volume)) return true;
-    if (high * wide <= volume) return false;
+    int64_t whole = 1;  // with the axes between them
+    for (int i = 0; i < parallel_count_; ++i)
+      if (parallel_[i] >= axis) whole *= plan_.extents[parallel_[i]];
+    if (whole <= volume) return false;
     int64_t side = std::min(high, least_row());
     const int64_t least = std::max(volume / side, least_row());
     const int64_t row = std::min(wide, align(inner, least, wide));

@@ -8,8 +8,8 @@
 // meanwhile. Compiled per level: see simd.h.
 #pragma once
 
+#include "npu/host/plane_windows.h"
 #include "npu/host/rows.h"
-#include "npu/host/windows.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
@@ -376,6 +376,9 @@ void reduce_packed(const Window& w, const Packing<T>& packing, const T* image, c
 template <class Op, class T>
 DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights, T* out,
                               int64_t out_step, int64_t number, int64_t count, int64_t channels) {
+  if constexpr (!Op::kWeighted)
+    if (w.pixel == 1 && out_step == 1 && PlanePool<Op, T>::fits(w))
+      return PlanePool<Op, T>(w, images).reduce(out, number, count);
   const int64_t image_step = int64_t{w.height} * w.width * w.pixel;
   const Packing<T> packing(w, channels, lesser<int64_t>(w.out_width, count));
   const bool packed = packing.windows > 1 && out_step == channels;

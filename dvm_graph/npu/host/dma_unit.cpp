@@ -46,10 +46,47 @@ using BlockLane = LaneType<std::conditional_t<(sizeof(To) >= sizeof(From)), To, 
 template <class B>
 constexpr int kBlockLanes = sizeof(B) == 1 ? 16 : kLanes<B>;  // bytes: bounds the registers
 
-// to[r * to_stride + c] = from[r + c * from_stride] for r < rows, c < columns, both at most L.
+// Columns that lie a step apart.
+struct Column {
+  int64_t stride;
+
+  DVM_INLINE int64_t place(int64_t column) const { return column * stride; }
+  DVM_INLINE static int64_t of_block(int64_t lanes) { return lanes; }
+};
+
+// Groups of columns that lie a step apart, and groups another. A block has whole groups.
+struct ColumnGroups {
+  int64_t count, stride, group_stride;
+
+  DVM_INLINE int64_t place(int64_t column) const {
+    return column / count * group_stride + column % count * stride;
+  }
+  DVM_INLINE int64_t of_block(int64_t lanes) const { return lanes - lanes % count; }
+};
+
+// Where the columns of a block lie behind its first.
+template <int L>
+struct ColumnPlaces {
+  int64_t places[L];
+
+  DVM_INLINE explicit ColumnPlaces(const ColumnGroups& groups) {
+    for (int c = 0; c < L; c++) places[c] = groups.place(c);
+  }
+  DVM_INLINE int64_t place(int64_t column) const { return places[column]; }
+};
+template <int L>
+DVM_INLINE Column places_of(const Column& column) {
+  return column;
+}
+template <int L>
+DVM_INLINE ColumnPlaces<L> places_of(const ColumnGroups& groups) {
+  return ColumnPlaces<L>(groups);
+}
+
+// to[r * to_stride + c] = from[r + columns.place(c)] for r < high, c < wide, both at most L.
 // Lanes of missing columns are zero in what `put` gets.
-template <class To, class From, class Put>
-DVM_INLINE void transpose_tile(const From* from, int64_t from_stride, int64_t rows, int64_t columns,
+template <class To, class From, class Columns, class Put>
+DVM_INLINE void transpose_tile(const From* from, const Columns& columns, int64_t high, int64_t wide,
                                Put put) {
   using B = BlockLane<To, From>;
   constexpr int L = kBlockLanes<B>;
@@ -62,63 +99,65 @@ DVM_INLINE void transpose_tile(const From* from, int64_t from_stride, int64_t ro
       return convert_lanes<To, From, L>(v);
   };
   const auto* at = reinterpret_cast<const LaneType<From>*>(from);
-  if (rows == L && columns == L) {
+  if (high == L && wide == L) {
 #pragma GCC unroll 64
-    for (int c = 0; c < L; c++) block[c] = lane(load<In>(at + c * from_stride));
+    for (int c = 0; c < L; c++) block[c] = lane(load<In>(at + columns.place(c)));
   } else {
 #pragma GCC unroll 64
     for (int c = 0; c < L; c++) {  // constant subscripts keep the block in registers
-      block[c] = c < columns ? lane(load_partial<In>(at + c * from_stride, rows)) : Vec<B, L>{};
+      block[c] = c < wide ? lane(load_partial<In>(at + columns.place(c), high)) : Vec<B, L>{};
     }
   }
   transpose_block(block);
-  if (rows == L) {
+  if (high == L) {
 #pragma GCC unroll 64
     for (int r = 0; r < L; r++) put(r, block[r]);
   } else {
 #pragma GCC unroll 64
     for (int r = 0; r < L; r++)
-      if (r < rows) put(r, block[r]);
+      if (r < high) put(r, block[r]);
   }
 }
 
-template <class To, class From>
-DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int64_t from_stride,
-                               int64_t rows, int64_t columns, bool stream) {
+template <class To, class From, class Columns>
+DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, const Columns& columns,
+                               int64_t rows, int64_t count, bool stream) {
   using B = BlockLane<To, From>;
   constexpr int L = kBlockLanes<B>;
+  const int64_t of_block = columns.of_block(L);
+  const auto places = places_of<L>(columns);
   // Whole vectors go around the caches where every row of a block starts on one.
   stream = stream && kVectorBytes == 64 && to_stride * sizeof(To) % kVectorBytes == 0 &&
            to_alignment(to, 1) == 0;
-  for (int64_t c = 0; c < columns; c += L) {
-    const int64_t wide = lesser<int64_t>(columns - c, L);
+  for (int64_t c = 0; c < count; c += of_block) {
+    const int64_t wide = lesser<int64_t>(count - c, of_block);
+    const From* const first = from + columns.place(c);
     for (int64_t r = 0; r < rows; r += L) {
       const int64_t high = lesser<int64_t>(rows - r, L);
       To* corner = to + r * to_stride + c;
       // The next blocks' rows lie too far apart for the memory to guess them.
-      const auto ahead =
-          reinterpret_cast<uintptr_t>(from + r + c * from_stride);  // it may leave it
-      for (int k = 0; k < L; k++) {
-        const int64_t distance = (L + k) * from_stride * static_cast<int64_t>(sizeof(From));
+      const auto ahead = reinterpret_cast<uintptr_t>(first + r);  // it may leave it
+      const int64_t next = columns.place(of_block);
+      for (int k = 0; k < of_block; k++) {
+        const int64_t distance = (next + places.place(k)) * static_cast<int64_t>(sizeof(From));
         __builtin_prefetch(reinterpret_cast<const void*>(ahead + static_cast<uintptr_t>(distance)));
       }
-      transpose_tile<To, From>(from + r + c * from_stride, from_stride, high, wide,
-                               [&](int row, Vec<B, L> v) DVM_LAMBDA_INLINE {
-                                 auto* target =
-                                     reinterpret_cast<LaneType<To>*>(corner + row * to_stride);
-                                 const auto converted = [&] {
-                                   if constexpr (std::is_same_v<B, LaneType<To>>)
-                                     return v;
-                                   else
-                                     return convert_lanes<To, From, L>(v);
-                                 }();
-                                 if (wide == L && stream)
-                                   store_stream(target, converted);
-                                 else if (wide == L)
-                                   store(target, converted);
-                                 else
-                                   store_partial(target, converted, wide);
-                               });
+      transpose_tile<To, From>(
+          first + r, places, high, wide, [&](int row, Vec<B, L> v) DVM_LAMBDA_INLINE {
+            auto* target = reinterpret_cast<LaneType<To>*>(corner + row * to_stride);
+            const auto converted = [&] {
+              if constexpr (std::is_same_v<B, LaneType<To>>)
+                return v;
+              else
+                return convert_lanes<To, From, L>(v);
+            }();
+            if (wide == L && stream)
+              store_stream(target, converted);
+            else if (wide == L)
+              store(target, converted);
+            else
+              store_partial(target, converted, wide);
+          });
     }
   }
 }
@@ -196,6 +235,15 @@ void transpose_narrow(To* to, int64_t to_step, int64_t to_stride, const From* fr
 // The middle loop goes along the input's rows, the inner one along the output's.
 template <class To, class From>
 void transpose_planes(const Move<To, From>& x, bool stream) {
+  // Too few columns to fill a block, which go on from plane to plane.
+  constexpr int kLanesOfBlock = kBlockLanes<BlockLane<To, From>>;
+  const bool few =
+      x.e.inner > 1 && x.e.inner <= kNarrow && x.e.inner <= kLanesOfBlock && x.e.middle > kNarrow;
+  if (few && x.to.outer == x.e.inner && x.to.middle != x.e.inner && x.e.outer > 1) {
+    const ColumnGroups columns{x.e.inner, x.from.inner, x.from.outer};
+    return transpose_rows(x.to.at, x.to.middle, x.from.at, columns, x.e.middle,
+                          x.e.outer * x.e.inner, stream);
+  }
   // Where rows go on from plane to plane, a few of them at a time, while their lines are near.
   const bool goes_on = x.from.outer == x.e.middle;
   const int64_t most = goes_on ? kBlockLanes<BlockLane<To, From>> : x.e.inner;
@@ -209,7 +257,7 @@ void transpose_planes(const Move<To, From>& x, bool stream) {
       else if (x.e.middle <= kNarrow)
         transpose_narrow(to, 1, x.to.middle, from, x.from.inner, 1, columns, x.e.middle);
       else
-        transpose_rows(to, x.to.middle, from, x.from.inner, x.e.middle, columns, stream);
+        transpose_rows(to, x.to.middle, from, Column{x.from.inner}, x.e.middle, columns, stream);
     }
   }
 }
@@ -410,7 +458,7 @@ DVM_INLINE void pack_panel(R* to, const S* from, int64_t k_extent, int64_t colum
         const int64_t wide = columns - n;
         const int64_t valid = wide <= 0 ? 0 : lesser<int64_t>(wide, L);
         R* corner = to + k * kNR + n;
-        transpose_tile<R, S>(from + k + n * n_stride, n_stride, rows, valid,
+        transpose_tile<R, S>(from + k + n * n_stride, Column{n_stride}, rows, valid,
                              [&](int row, Vec<R, L> v)
                                  DVM_LAMBDA_INLINE { store(corner + row * kNR, v); });
       }

@@ -213,13 +213,18 @@ double ProgramWork::transfer_limit(bool writes) const {
 }
 
 // That a vector unit would take to add up the taps of these results, and to multiply each by its
-// weight where there are weights; rows that do not fill it count as what they are.
+// weight where there are weights; rows that do not fill it count as what they are. Those of planes
+// are added up column by column, and then columns.
 double ProgramWork::window_cycles(Form form, const uint64_t* words, DType dtype,
                                   const Extents& over) const {
   Window window;
   std::memcpy(&window, extra_words(form, words), sizeof window);
   const bool weighs = weighs_windows(form);
-  const double terms = static_cast<double>(window.taps()) * window.channels;
+  double terms = static_cast<double>(window.taps()) * window.channels;
+  if (!weighs && window.pixel == 1) {
+    const int64_t columns = int64_t{window.kernel_height} * window.stride_width;
+    terms = std::min(terms, static_cast<double>(columns + window.kernel_width));
+  }
   const double results = static_cast<double>(over.loops[0] * over.loops[1] * over.loops[2]);
   const double bytes = results * static_cast<double>(size_of(operand_dtype(form, dtype, 0)));
   return terms * (weighs ? 2 : 1) * bytes / part_.vector_bytes_per_cycle;

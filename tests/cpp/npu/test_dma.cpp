@@ -86,6 +86,8 @@ Strides random_view(Random& random, const Shape& shape) {
 }
 
 Shape random_move_shape(Random& random) {
+  if (random.chance(0.2))  // columns that are few by themselves, and go on from plane to plane
+    return {random.integer(2, 40), random_extent(random), random.integer(2, 4)};
   return {random.chance(0.3) ? 3 : 1, random_extent(random), random_extent(random)};
 }
 

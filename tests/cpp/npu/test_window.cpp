@@ -39,6 +39,19 @@ Window random_tall_window(Random& random) {
   return w;
 }
 
+// Of one channel each, and now and then wider than a block of windows.
+Window random_planes(Random& random) {
+  Window w = random_window(random, true);
+  w.channels = w.pixel = 1;
+  w.kernel_height = draw(random, 1, 5);
+  w.kernel_width = draw(random, 1, random.chance(0.05) ? 3000 : 9);
+  w.stride_width = random.chance(0.7) ? draw(random, 1, 2) : draw(random, 3, 40);
+  w.width = draw(random, 1, random.chance(0.1) ? 5000 : 150);
+  w.out_width = draw(random, 1, w.width / w.stride_width + 3);
+  w.pad_left = draw(random, 0, random.chance(0.2) ? 40 : 3);
+  return w;
+}
+
 template <class T>
 void test_patches(Machine& machine, Random& random, DType dtype) {
   Window w = random.chance(0.5) ? random_window(random, false) : random_tall_window(random);
@@ -86,8 +99,7 @@ T reduced(Family family, const Window& w, const T* images, const T* weights, int
 
 // Small integers: sums are exact in any order.
 template <class T>
-void test_reduction(Machine& machine, Random& random, DType dtype, Family family) {
-  Window w = random_window(random, true);
+void test_reduction(Machine& machine, Random& random, DType dtype, Family family, Window w) {
   const int64_t channels = w.channels;
   w.channels = 1;
   w.weights = static_cast<int32_t>(channels);
@@ -387,7 +399,9 @@ int main() {
             for (const dvm::Family family :
                  {dvm::Family::d_pool_max, dvm::Family::d_pool_sum, dvm::Family::d_depthwise}) {
               context = name;
-              test_reduction<T>(machine, random, dtype, family);
+              test_reduction<T>(machine, random, dtype, family, random_window(random, true));
+              context = name + "planes ";
+              test_reduction<T>(machine, random, dtype, family, random_planes(random));
             }
             context = name;
             test_groups<T>(machine, random, dtype);
