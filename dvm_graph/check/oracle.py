@@ -262,8 +262,11 @@ def _undefined(node: Node, operands: Sequence[Array]) -> bool:
     """Sums of products of bytes may be cut. A Celu that divides by 0 is one thing or another by its type. Integer
     divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers and folds that no integer
     or no float64 holds come out as whatever; of equal numbers less their mean rounding is left, which is divided by a
-    deviation of nothing. Products by weights whose rows name their blocks are made of whatever is in memory.
+    deviation of nothing. Products by weights whose rows name their blocks are made of whatever is in memory. Which
+    sequences an LSTM by bytes rounds together hangs on threads.
     """
+    if node.op == "DynamicQuantizeLSTM":
+        return bool(operands[0].shape[1:2] != (1,))
     types = {operand.dtype.str for operand in operands}
     if node.op in _OF_BYTES and types >= {"|u1", "|i1"} and cuts_sums_of_bytes():
         return True
@@ -292,8 +295,8 @@ def _undefined(node: Node, operands: Sequence[Array]) -> bool:
 
 _OF_BYTES = frozenset(
     (
-        *("ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"),
-        *("QAttention", "QGemm", "QLinearConv", "QLinearMatMul"),
+        *("ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger"),
+        *("MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul"),
     )
 )
 

@@ -20,6 +20,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     normalization,
     pooling,
     quantized_products,
+    quantized_recurrent,
     recurrent,
     reductions,
     region_pooling,

@@ -97,16 +97,20 @@ def dynamic_quantize_linear(builder: Builder, node: Node, operands: Operands) ->
     return list(dynamically_quantized(builder, required(node, operands, 0)))
 
 
-def dynamically_quantized(builder: Builder, x: Value) -> tuple[Value, Value, Value]:
+def dynamically_quantized(
+    builder: Builder, x: Value, *, rows: bool = False
+) -> tuple[Value, Value, Value]:
     """Quantised to uint8 by the range of the elements and 0; where that is 0 alone, by a scale of 1.
-    With the scale and the zero point.
+    With the scale and the zero point. Of `rows` each has a range of its own, and scales and zero points are [..., 1].
 
     The function of the standard has a scale of 0 there, by which nothing can be divided.
     """
-    axes = range(x.rank)
+    axes = (x.rank - 1,) if rows else tuple(range(x.rank))
     zero = builder.scalar(0, x.dtype)
-    low = builder.min(without_axes(builder, builder.reduce_min(x, axes), axes), zero)
-    high = builder.max(without_axes(builder, builder.reduce_max(x, axes), axes), zero)
+    low, high = builder.reduce_min(x, axes), builder.reduce_max(x, axes)
+    if not rows:
+        low, high = (without_axes(builder, value, axes) for value in (low, high))
+    low, high = builder.min(low, zero), builder.max(high, zero)
     extent = builder.sub(high, low)
     step = builder.div(extent, builder.scalar(255, x.dtype))
     scale = builder.select(builder.eq(extent, zero), builder.scalar(1, x.dtype), step)

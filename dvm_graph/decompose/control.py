@@ -25,14 +25,47 @@ def build_control(
     if not deduced.bodies or not _compilable(node, operands, deduced.bodies, types):
         return None
     own = len(operands) - len(node.attrs.get("captures", ()))
+    ordered = _rows_first(builder, node, operands)
+    kept: Sequence[Value] = ()
+    if deduced.unchanged:
+        ordered, own, kept = _settled(node, ordered, own, deduced)
+        types = [type_ for at, type_ in enumerate(types) if at not in deduced.unchanged]
     given = [
         value
-        for index, value in enumerate(_rows_first(builder, node, operands))
+        for index, value in enumerate(ordered)
         if value is not None and (index < own or not value.is_constant)
     ]
-    turns = _turns(node, operands)
+    turns = _turns(node, operands, len(kept))
     results = add_control(builder, node, given, deduced.bodies, turns, types)
+    for at, value in zip(sorted(deduced.unchanged), kept, strict=True):
+        results.insert(at, value)
     return _rows_in_place(builder, node, results)
+
+
+def _settled(
+    node: Node, operands: Operands, own: int, deduced: Deduced
+) -> tuple[Operands, int, Sequence[Value]]:
+    """The operands with the states that no turn changes behind all others, as what the body reads of around it, how
+    many are before those, and these states. The body is made to read them there, and gives them no more.
+    """
+    graph = deduced.bodies[0].graph
+    loop = node.op == "Loop"
+    first, before, skipped = (2, 2, 1) if loop else (0, 0, 0)
+    states = own - first - (0 if loop else node.attrs["num_scan_inputs"])
+    inputs, moved = list(graph.inputs), []
+    for state in range(states):
+        value = operands[first + state]
+        if state not in deduced.unchanged:
+            before += 1
+        elif value is not None and not value.is_constant:
+            moved.append(inputs.pop(before))
+    graph.inputs = [*inputs, *moved]
+    given = [at for at in range(len(graph.outputs)) if at - skipped not in deduced.unchanged]
+    graph.outputs = [graph.outputs[at] for at in given]
+    graph.output_names = tuple(graph.output_names[at] for at in given)
+    kept = [v for at, v in enumerate(operands) if v and at - first in deduced.unchanged]
+    left = [v for at, v in enumerate(operands) if at - first not in deduced.unchanged]
+    return [*left, *kept], own - len(kept), kept
 
 
 def add_control(
@@ -113,15 +146,15 @@ def _calls_vendor(graph: Graph) -> bool:
     )
 
 
-def _turns(node: Node, operands: Operands) -> Turns | None:
-    """How the operands are laid out, where rows lie along the first axes."""
+def _turns(node: Node, operands: Operands, unchanged: int) -> Turns | None:
+    """How the operands are laid out, where rows lie along the first axes; so many states are none of them."""
     if node.op == "If":
         return None
     own = len(operands) - len(node.attrs.get("captures", ()))
     if node.op == "Loop":
         most_turns, goes_on = (value is not None for value in operands[:2])
-        states = own - 2
-        collected = (False,) * (len(node.outputs) - states)
+        states = own - 2 - unchanged
+        collected = (False,) * (len(node.outputs) - own + 2)
         return Turns(True, most_turns - 1, most_turns if goes_on else -1, states, (), collected)
     scanned = node.attrs["num_scan_inputs"]
     states = own - scanned
@@ -129,7 +162,7 @@ def _turns(node: Node, operands: Operands) -> Turns | None:
         False,
         -1,
         -1,
-        states,
+        states - unchanged,
         _flags(node, "scan_input_directions", scanned),
         _flags(node, "scan_output_directions", len(node.outputs) - states),
     )

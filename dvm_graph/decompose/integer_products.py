@@ -93,9 +93,10 @@ def is_bytes(a: Value) -> bool:
 
 
 def unsigned(builder: Builder, a: Value, zero: Value | None) -> tuple[Value, Value | None]:
-    """uint8 with an int32 zero point that stand for the same differences; None: it is 0."""
+    """uint8 with an int32 zero point that stand for the same differences; None: it is 0. It is one number, or of [..., 1]."""
     if zero is not None:
-        zero = builder.cast(builder.reshape(zero, ()), DType.INT32)
+        one = all(dim == 1 for dim in shape_of(zero))
+        zero = builder.cast(builder.reshape(zero, ()) if one else zero, DType.INT32)
     if a.dtype is DType.INT8:
         shift = builder.scalar(_SHIFT, DType.INT32)
         a = builder.cast(builder.add(builder.cast(a, DType.INT32), shift), DType.UINT8)
@@ -106,7 +107,7 @@ def unsigned(builder: Builder, a: Value, zero: Value | None) -> tuple[Value, Val
 
 
 def sums(builder: Builder, a: Value, a_zero: Value | None, b: Weights) -> Value:
-    """The sums over k of (a[..., k] - a_zero) * b[..., k, n], in int32."""
+    """The sums over k of (a[..., k] - a_zero) * b[..., k, n], in int32; `a_zero` may be one for each row, [..., 1]."""
     a, zero = unsigned(builder, a, a_zero)
     y = multiplied(builder, a, builder.constant(b.bytes))
     columns = b.bytes.sum(axis=-2, keepdims=b.bytes.ndim > 2, dtype=np.int32)

@@ -31,6 +31,8 @@ from dvm_graph.ir.control import Turns
 from dvm_graph.symbolic.builder import Builder
 
 Function = Callable[[Builder, Value], Value]
+Times = Callable[[Builder, Value, int, int], Value]
+"""A product with weights that are no operands: of rows [..., k], with so many columns from a first one on."""
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _FUNCTIONS = {
@@ -66,6 +68,8 @@ class _Cell:
     functions: Sequence[Function]
     recurrence: Value
     """[gates * hidden, hidden]"""
+    times: Times | None
+    """The product with that, where it is not of floats."""
     recurrent_bias: Value | None
     """[gates * hidden], where it is not added to the products with W."""
     peepholes: Sequence[Value | None]
@@ -94,6 +98,8 @@ class _Cell:
         if self.rests:
             zero, shape = self.builder.scalar(0, h.dtype), (shape_of(h)[0], count * self.hidden)
             result = self.builder.op("broadcast_to", zero, shape=shape)
+        elif self.times is not None:
+            result = self.times(self.builder, h, at * self.hidden, count * self.hidden)
         else:
             result = self.builder.matmul(h, self._weights(at, count))
         if self.recurrent_bias is not None:
@@ -208,7 +214,16 @@ class _Body:
 
 @decomposition("LSTM", "GRU", "RNN")
 def recurrent(builder: Builder, node: Node, operands: Operands) -> Results:
-    operator = _Operator.of(builder, node, operands)
+    return turns_of(builder, node, operands)
+
+
+def turns_of(
+    builder: Builder, node: Node, operands: Operands, times: Sequence[tuple[Times, Times]] = ()
+) -> Results:
+    """An operator as turns. `times`: for each direction, what multiplies by W and by R, where these are of no floats but
+    constants in the operands' places.
+    """
+    operator = _Operator.of(builder, node, operands, times)
     if operator is None:
         return None
     inside = [
@@ -237,9 +252,13 @@ class _Operator:
     directions: Sequence[bool]
     """Whether each goes backward."""
     functions: Sequence[Sequence[Function]]
+    times: Sequence[tuple[Times, Times]]
+    """As of `turns_of`."""
 
     @staticmethod
-    def of(builder: Builder, node: Node, operands: Operands) -> _Operator | None:
+    def of(
+        builder: Builder, node: Node, operands: Operands, times: Sequence[tuple[Times, Times]]
+    ) -> _Operator | None:
         """None: its operands are not of the shapes that its definition says."""
         x, w, r = (required(node, operands, index) for index in range(3))
         directions = _DIRECTIONS.get(text(node, "direction", "forward"), ())
@@ -253,7 +272,7 @@ class _Operator:
             return None
         if node.attrs.get("layout", 0):
             x = builder.op("transpose", x, perm=(1, 0, 2))
-        operator = _Operator(builder, node, operands, x, hidden, directions, functions)
+        operator = _Operator(builder, node, operands, x, hidden, directions, functions, times)
         shapes = operator._wanted_shapes()
         if not operator._takes(shapes):
             return None
@@ -364,6 +383,7 @@ class _Direction:
     """[steps, batch, gates * hidden]"""
     initial: Sequence[Value]
     recurrence: Value
+    times: Times | None
     recurrent_bias: Value | None
     peepholes: Value | None
     lengths: tuple[Value, Value] | None
@@ -375,7 +395,12 @@ def _direction(operator: _Operator, number: int) -> _Direction:
     w, r = operator.part(1, number), operator.part(2, number)
     assert w is not None and r is not None
     bias, recurrent_bias = operator.bias(number)
-    projected = builder.matmul(operator.x, builder.op("transpose", w, perm=(1, 0)))
+    times = None
+    if operator.times:
+        of_rows, times = operator.times[number]
+        projected = of_rows(builder, operator.x, 0, _GATES[operator.node.op] * operator.hidden)
+    else:
+        projected = builder.matmul(operator.x, builder.op("transpose", w, perm=(1, 0)))
     if bias is not None:
         projected = builder.add(projected, bias)
     lengths = operand(operator.operands, 4)
@@ -387,6 +412,7 @@ def _direction(operator: _Operator, number: int) -> _Direction:
         projected,
         [operator.initial(index, number) for index in ((5, 6) if lstm else (5,))],
         r,
+        times,
         recurrent_bias,
         operator.part(7, number) if lstm else None,
         None if lengths is None else (builder.cast(lengths, DType.INT64), steps),
@@ -432,6 +458,7 @@ def _step(
         operator.hidden,
         direction.functions,
         body.capture(direction.recurrence),
+        direction.times,
         None if bias is None else body.capture(bias),
         peepholes,
         rests,

@@ -7,7 +7,8 @@ compiled (`decompose.control`).
 
 What a Loop or Scan carries from turn to turn keeps its shape by induction: if the body gives operands
 of the initial shape results of that shape, then any number of turns does, none included. Extents that
-may change are unknown from then on, and the body is looked at again. What a body assumes of dims holds
+may change are unknown from then on, and the body is looked at again. A state that the body hands on as it is
+stays what it was at first: the body reads that, a constant as such. What a body assumes of dims holds
 where it ran; none of it leaves this module, nor do dims that only a body knows.
 """
 
@@ -65,6 +66,8 @@ class Deduced:
     """For the types that hold at every turn; none where they are not known."""
     collected: Sequence[ResultType] = ()
     """Types of what is collected along the first axis, over no turns too, if the bodies are compiled."""
+    unchanged: frozenset[int] = frozenset()
+    """Which states of a Loop or Scan no turn changes: the first is 0."""
 
 
 _NOTHING = Deduced()
@@ -89,6 +92,15 @@ class _Site:
         self._deduce = deduce
         self._outside = set(facts.symbols.order)
 
+    def unchanged(self, states: int, given: int, skipped: int) -> frozenset[int]:
+        """Which of so many states the body hands on as they are.
+
+        They are its operands behind `given` others, and its results behind `skipped` others.
+        """
+        (region,) = self.node.regions
+        pairs = zip(region.inputs[given:][:states], region.outputs[skipped:], strict=False)
+        return frozenset(at for at, (state, after) in enumerate(pairs) if _passed(after) is state)
+
     def deduce(self, region: Graph, operands: Operands) -> BodyResults | None:
         return self._deduce(region, (*operands, *self._captured))
 
@@ -100,7 +112,11 @@ class _Site:
         return tuple(d if symbols_of(d) <= self._outside else self.fresh() for d in shape)
 
     def carried(
-        self, states: Operands, given: Callable[[Operands], Operands], skipped: int
+        self,
+        states: Operands,
+        unchanged: frozenset[int],
+        given: Callable[[Operands], Operands],
+        skipped: int,
     ) -> tuple[list[ResultType], Sequence[Value], BodyResults] | None:
         """The types of states after any number of turns, the body's results behind them, and the body.
 
@@ -109,7 +125,10 @@ class _Site:
         (region,) = self.node.regions
         types = [ResultType() if state is None else _type_of(state) for state in states]
         for _ in range(_MOST_ROUNDS):
-            turn = [_as(state, type_) for state, type_ in zip(states, types, strict=True)]
+            turn = [
+                state if at in unchanged else _as(state, type_)
+                for at, (state, type_) in enumerate(zip(states, types, strict=True))
+            ]
             body = self.deduce(region, given(turn))
             if body is None:
                 return None
@@ -179,7 +198,9 @@ def _of_loop(site: _Site) -> Deduced:
         Value("", dtype, () if declared.shape is None else declared.shape)
         for declared, dtype in zip(region.inputs, (DType.INT64, DType.BOOL), strict=False)
     ]
-    found = site.carried(site.operands[2:], lambda states: (*counters, *states), 1)
+    carried = site.operands[2:]
+    unchanged = site.unchanged(len(carried), len(counters), 1)
+    found = site.carried(carried, unchanged, lambda states: (*counters, *states), 1)
     if found is None:
         return _NOTHING
     states, collected, body = found
@@ -187,7 +208,7 @@ def _of_loop(site: _Site) -> Deduced:
     types = [*states, *(ResultType(value.dtype) for value in collected)]
     turns = site.fresh() if collected else 0
     whole = [ResultType(value.dtype, site.collected(value.shape, turns)) for value in collected]
-    return Deduced(types, [body], whole)
+    return Deduced(types, [body], whole, unchanged)
 
 
 def _of_scan(site: _Site) -> Deduced:
@@ -205,7 +226,8 @@ def _of_scan(site: _Site) -> Deduced:
         for v, axis in zip(scanned, axes, strict=True)
         if v
     ]
-    found = site.carried(states, lambda turn: (*turn, *slices), 0)
+    unchanged = site.unchanged(len(states), 0, 0)
+    found = site.carried(states, unchanged, lambda turn: (*turn, *slices), 0)
     if found is None:
         return _NOTHING
     first = scanned[0]
@@ -216,7 +238,14 @@ def _of_scan(site: _Site) -> Deduced:
     where = attrs.get("scan_output_axes") or (0,) * len(collected)
     for row, axis in zip(rows, where, strict=False):
         types.append(ResultType(row.dtype, _with_first_at(row.shape, axis)))
-    return Deduced(types, [body], rows)
+    return Deduced(types, [body], rows, unchanged)
+
+
+def _passed(value: Value) -> Value:
+    """What a value of a body is, whatever number of times it was handed on."""
+    while (node := value.producer) is not None and node.op == "Identity" and not node.domain:
+        value = node.required(0)
+    return value
 
 
 def _type_of(value: Value) -> ResultType:

@@ -14,6 +14,8 @@ import pytest
 
 import dvm_graph
 from dvm_graph.errors import ExecutionError, ShapeError
+from dvm_graph.options import Options
+from dvm_graph.pipeline import compile_model
 from tests.decompose.reference import session
 
 Feeds = Mapping[str, Any]
@@ -167,6 +169,78 @@ PASSED_ON = """g (int64 n, float[b, h] x, float[b, h] y) => (float[b, h] p, floa
 }"""
 
 
+UNCHANGED = """g (int64 n, float[b, h] x, float[h, h] w, float[k] limit) => (float[b, h] y, float[i, j] z, float[l, m] v,
+    float[o] last, float[p, q] u, float[t, r, s] rows) <float[1, 4] bias = {0.5, -1, 2, 0}> {
+  c = Constant<value = float[4, 4] {1, 0, 2, 0, -1, 1, 0, 0, 0, 0, 3, 1, 1, 1, 1, 1}>()
+  e = Exp(w)
+  v, y, z, last, u, rows = Loop (n, "", c, x, e, limit, bias) <
+    body = turn (int64 i, bool go, float[d1, d2] kernel, float[b, h] state, float[d3, d4] inner, float[d5] most, float[d6, d7] by) =>
+      (bool more, float[d1, d2] kernel_after, float[b, h] after, float[d3, d4] inner_after, float[d5] most_after,
+       float[d6, d7] by_after, float[b, 4] row) {
+        kernel_after = Identity(kernel)
+        once = Identity(inner)
+        inner_after = Identity(once)
+        most_after = Identity(most)
+        by_after = Identity(by)
+        m = MatMul(state, kernel)
+        r = MatMul(m, inner)
+        a = Add(r, by)
+        after = Tanh(a)
+        row = Add(after, x)
+        sum = ReduceSum<keepdims = 0>(row)
+        highest = ReduceMax<keepdims = 0>(most)
+        more = Less(sum, highest)
+      }
+  >
+}"""
+UNCHANGED_SCAN = """g (float[t, b, 4] x, float[4, 4] w, float[b, 4] first, float[p] s) => (float[i, j] k, float[b, 4] y, float[q] l,
+    float[t, d, e] rows) {
+  e = Exp(w)
+  k, y, l, rows = Scan <num_scan_inputs = 1, scan_output_directions = [1], body = turn (float[i, j] kernel, float[b, 4] state,
+      float[q] scale, float[b, 4] one) => (float[i, j] kernel_after, float[b, 4] after, float[q] scale_after, float[d, e] row) {
+    kernel_after = Identity(kernel)
+    scale_after = Identity(scale)
+    m = MatMul(state, kernel)
+    a = Add(m, one)
+    f = ReduceMean<keepdims = 0>(scale)
+    g = Mul(a, f)
+    after = Tanh(g)
+    row = Identity(after)
+  }> (e, first, s, x)
+}"""
+
+
+def _states_and_inputs(model: onnx.ModelProto, op: str) -> tuple[int, int]:
+    """How many states an operator's turns have, and how many values they read in all."""
+    graph = compile_model(model, Options()).graph
+    (control,) = (node for node in graph.nodes if node.attrs.get("op") == op)
+    return control.attrs["turns"].states, len(control.bodies[0].inputs)
+
+
+def test_states_that_no_turn_changes_are_read_from_around() -> None:
+    runs = [
+        {"n": np.array(n), "x": normal(b, 4), "w": normal(4, 4) * np.float32(0.3), "limit": limit}
+        for n in (0, 1, 7)
+        for b in (1, 3, 40)
+        for limit in (normal(2) + np.float32(1e6), np.zeros(5, np.float32))
+    ]
+    agrees(parse(UNCHANGED), *runs)
+    assert _states_and_inputs(parse(UNCHANGED), "Loop") == (
+        1,
+        6,
+    )  # number, condition, state, x, e, limit
+
+
+def test_states_that_a_scan_does_not_change() -> None:
+    runs = [
+        {"x": normal(t, b, 4), "w": normal(4, 4), "first": normal(b, 4), "s": normal(t)}
+        for t in (1, 6)
+        for b in (1, 3)
+    ]
+    agrees(parse(UNCHANGED_SCAN), *runs)
+    assert _states_and_inputs(parse(UNCHANGED_SCAN), "Scan") == (1, 4)
+
+
 def test_results_of_turns_that_are_not_computed_there() -> None:
     """States that trade places, are kept, collected twice, captured, constant, or sizes."""
     sizes = ((1, 1), (3, 5), (40, 33))
@@ -255,7 +329,7 @@ def test_scans_along_any_axis_in_either_direction(attributes: str, axis: int) ->
     agrees(parse(SCAN % attributes), *runs)
 
 
-@pytest.mark.parametrize("text", [BRANCHES, TURNS, GROWTH, NESTED, SCAN % ""])
+@pytest.mark.parametrize("text", [BRANCHES, TURNS, GROWTH, NESTED, SCAN % "", UNCHANGED])
 def test_checked(text: str) -> None:
     dvm_graph.optimize(parse(text), check=True, strict=True)
 

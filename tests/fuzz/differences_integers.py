@@ -32,6 +32,13 @@ def _dynamic_quantize(step: Step) -> Documented | None:
     return left_open(step, *(np.full(np.shape(y), wrong) for y in step.results))
 
 
+@difference_of("DynamicQuantizeLSTM")
+def _dynamic_quantize_lstm(step: Step) -> Documented | None:
+    """States of several sequences, which its threads round by ranges that they share; and a level more or less of any."""
+    open_ = np.shape(step.x)[1] != 1 or not np.isfinite(step.numbers).all()
+    return left_open(step, *(np.full(np.shape(y), open_) for y in step.results))
+
+
 @difference_of("QLinearAdd", "QLinearMul")
 def _qlinear(step: Step) -> Documented | None:
     """As `DequantizeLinear`, the operator and `QuantizeLinear` in float32; onnxruntime rounds the sum with the zero point."""
