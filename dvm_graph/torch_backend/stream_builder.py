@@ -41,6 +41,7 @@ class StreamBuilder(OperatorMethods):
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.facts = Facts(Symbols())
+        self.transforms = False
         self.inside: tuple[tuple[str, ...], Mapping[str, str], str] = ((), {}, "")
         self.meanings: Mapping[Value, object] = {}
 
