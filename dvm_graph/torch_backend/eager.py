@@ -427,7 +427,7 @@ class _Buffer:
 # -- calls
 
 
-class _Shared(UnsupportedError):
+class _Shared(UnsupportedError):  # noqa: N818 - it is no error
     """A tensor that is to be written to, but not alone in its memory: another time it may be."""
 
 

@@ -112,6 +112,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sorts": lambda x, y, i: ((x + 1).sort(-1), (x * 2).topk(2), (x + 1).cumsum(0)),
     "complex": lambda x, y, i: (torch.fft.fft(x + 1).abs(), torch.view_as_real(torch.complex(x, y)) + 1),
     "negative bit": lambda x, y, i: torch.complex(x, y).conj().imag + 1,
+    "long sums so far": lambda x, y, i: ((x + 1).repeat(300, 1).cumsum(0), x.cumprod(1)),
+    "rests": lambda x, y, i: (x % 0.3, torch.fmod(x, y), x // y, i // 2, (i - 9) % -4, x.argmax(0), x.max(1)),
     "layer norm of halves": lambda x, y, i: torch.native_layer_norm(x.half() + 1, (6,), None, None, 1e-3),
     "half": lambda x, y, i: ((x.half() + 1) * 2, x.bfloat16() * 2 + y.bfloat16()),
     "nothing": lambda x, y, i: (x[:0] + 1, x[:0].sum(), torch.cat([x[:0] + 1, y])),
