@@ -81,7 +81,7 @@ def truth(t: Translation, x: Value) -> Value:
 
 
 for _op in (
-    *("abs", "neg", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "sin", "cos"),
+    *("abs", "neg", "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "sin", "cos"),
     *("tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "tanh"),
     *("sigmoid", "floor", "ceil", "round", "trunc"),
 ):
@@ -98,6 +98,15 @@ for _op in ("eq", "ne", "lt", "le", "gt", "ge"):
     TABLE[getattr(aten, _op).Tensor] = TABLE[getattr(aten, _op).Scalar] = _compare(_op)
 for _op in ("and", "or", "xor"):
     TABLE[getattr(aten, f"logical_{_op}").default] = _logical(f"bitwise_{_op}")
+
+
+@entry(aten.sign.default, aten.sgn.default)
+def _sign(t: Translation, x: Value) -> Value:
+    """Of a NaN 0, as torch has it."""
+    sign = t.builder.sign(t.value(x, t.dtype))
+    if not sign.dtype.is_float:
+        return sign
+    return t.builder.select(t.builder.isnan(x), t.builder.scalar(0, sign.dtype), sign)
 
 
 @entry(aten.bitwise_not.default)
