@@ -36,7 +36,6 @@ class Builder(OperatorMethods):
         self.graph = graph
         self.facts = facts
         self.transforms = transforms
-        """Whether convolutions may take transforms, as `Options.transforms`."""
         self._constants: dict[_Key, Value] = {}
         self._dims: dict[_Key, Value] = {}
         self.inside: tuple[tuple[str, ...], Mapping[str, str], str] = ((), {}, "")

@@ -55,6 +55,9 @@ def _binary(name: str) -> Binary:
 class OperatorMethods(ABC):
     """Calls for all basic operators."""
 
+    transforms: bool
+    """Whether convolutions may take transforms, as `Options.transforms`."""
+
     @abstractmethod
     def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
         """The result of a basic operator."""

@@ -149,6 +149,44 @@ def _group_norm(
     return y.to(x.dtype), *(each.reshape(batch, groups).to(dtype) for each in (mean, rstd))
 
 
+def _batch_norm_of_batch(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    _training: bool,
+    _momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of what keeps no statistics, as norms of instances, which are of a batch of one."""
+    wide, axes = _wide(x), _all_but_channels(x)
+    mean = wide.mean(axes)
+    rstd = torch.rsqrt(torch.var(wide, axes, correction=0) + eps)
+    return _normalised(x, weight, bias, mean, rstd), mean, rstd
+
+
+def _std_mean(
+    x: Tensor,
+    axes: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
+    variance, mean = torch.var_mean(x, axes, correction=correction, keepdim=keepdim)
+    return torch.sqrt(variance), mean
+
+
+def _roll(x: Tensor, shifts: Sequence[int], axes: Sequence[int] = ()) -> Tensor:
+    if not axes:
+        return _roll(x.reshape(-1), shifts, (0,)).reshape(x.shape)
+    for shift, axis in zip(shifts, axes, strict=True):
+        extent = x.shape[axis]
+        front = -shift if shift <= 0 else extent - shift
+        if front < 0 or front > extent:  # which torch guards
+            front = front % extent if extent > 0 else 0
+        x = torch.cat([x.narrow(axis, front, extent - front), x.narrow(axis, 0, front)], axis)
+    return x
+
+
 _BROKEN_DOWN = [
     *(aten.native_layer_norm_backward, aten.native_group_norm_backward, aten.gelu_backward),
     *(aten._softmax_backward_data, aten._log_softmax_backward_data, aten._adaptive_avg_pool2d),
@@ -156,7 +194,7 @@ _BROKEN_DOWN = [
     *(aten.silu_backward, aten.native_dropout_backward, aten.mse_loss, aten.mse_loss_backward),
     *(aten.masked_fill, aten.slice_backward, aten.select_backward, aten.addcmul, aten.addcdiv),
     *(aten.leaky_relu, aten.elu, aten.hardtanh, aten.hardswish, aten.hardsigmoid, aten.mish),
-    *(aten.softplus, aten.baddbmm, aten.rsub, aten.lerp, aten.var_mean, aten.new_zeros),
+    *(aten.softplus, aten.baddbmm, aten.rsub, aten.lerp, aten.new_zeros),
     *(aten.new_full, aten.new_ones, aten.zeros_like, aten.ones_like, aten.std, aten.rms_norm),
     aten.linalg_vector_norm,
 ]
@@ -167,6 +205,9 @@ DECOMPOSED: dict[Any, Callable[..., Any]] = {
     aten.native_group_norm.default: _group_norm,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_of_inference,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
+    aten._native_batch_norm_legit.no_stats: _batch_norm_of_batch,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
     aten.batch_norm_backward.default: _batch_norm_backward,
+    aten.std_mean.correction: _std_mean,
+    aten.roll.default: _roll,
 }

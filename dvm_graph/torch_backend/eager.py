@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_map_only
 
 from dvm_graph._core import Stream, StreamValue
-from dvm_graph.errors import UnsupportedError
+from dvm_graph.errors import CancelledError, ExecutionError, OutOfMemoryError, UnsupportedError
 from dvm_graph.ir import Value
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
@@ -43,6 +43,8 @@ _MOST_CALLS = 4096
 """Kinds of calls that are remembered."""
 _CALLS: dict[Any, _Call | None] = {}
 """What was said of calls."""
+_OF_A_RUN = (OutOfMemoryError, ExecutionError, CancelledError)
+"""What a full buffer raises, which says nothing of the call that filled it."""
 _LOCK = threading.RLock()
 """Of all buffers: tensors of one are operands of others."""
 _RESHAPING = frozenset({"set_", "resize_", "resize_as_"})
@@ -92,8 +94,11 @@ class _Mode(TorchDispatchMode):
                         return call.function(*args, **kwargs)
                 try:
                     return self.buffer.capture(call, args, kwargs)
-                except UNSUPPORTED:
+                except _Shared:
                     pass
+                except UNSUPPORTED as error:
+                    if not isinstance(error, _OF_A_RUN):
+                        self.buffer.leave(func, args, kwargs)
             if func._schema.is_mutable:
                 self.buffer.let_go()
         return _run(func, args, kwargs)
@@ -292,10 +297,14 @@ class _Buffer:
                 _CALLS[key] = None
         return _CALLS[key]
 
+    def leave(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Calls of this kind are torch's from now on: what the table does not take hangs on nothing but what they are known by."""
+        _CALLS[func, _key(args), _key(tuple(kwargs.items()))] = None
+
     def capture(self, call: _Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Raises what functions of the table raise for what they do not take."""
         if call.in_place and not self._replaceable(args[0]):
-            raise UnsupportedError("others share its memory")
+            raise _Shared("others share its memory")
         given, named = self._operand(args), self._operand(kwargs)
         made = self._translation.call(call.target, call.meta, given, named)
         if call.turn:
@@ -418,6 +427,10 @@ class _Buffer:
 # -- calls
 
 
+class _Shared(UnsupportedError):  # noqa: N818 - it is no error
+    """A tensor that is to be written to, but not alone in its memory: another time it may be."""
+
+
 class _NotHere(Exception):  # noqa: N818 - it is no error
     """A tensor that is not captured."""
 
@@ -475,8 +488,9 @@ def _call(func: Any, args: Any, kwargs: dict[str, Any]) -> _Call | None:
     if "device" in kwargs or not tensors:
         kwargs = {**kwargs, "device": "meta"}
     metas = tree_map_only(torch.Tensor, _as_meta, (tuple(args), kwargs))
-    if not all(map(_is_row_major, tensors)):
-        # The device `meta` does not lay out all results as the CPU does where operands are laid out otherwise.
+    if not all(map(_is_row_major, tensors)) or len(target._schema.returns) > 1:
+        # The device `meta` does not lay out all results as the CPU does where operands are laid out otherwise, nor has each of several the
+        # CPU's type.
         metas = tree_map_only(torch.Tensor, _empty, (tuple(args), given))
     meta = target(*metas[0], **metas[1])
     results = meta if isinstance(meta, list | tuple) else [meta]

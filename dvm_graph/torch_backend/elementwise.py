@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import DType, Value
-from dvm_graph.torch_backend.translation import DTYPES, TABLE, Function, Translation, entry
+from dvm_graph.torch_backend.translation import (
+    DTYPES,
+    TABLE,
+    Function,
+    Translation,
+    entry,
+    truth_of,
+)
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -69,11 +77,11 @@ def _logical(name: str) -> Function:
 
 
 def truth(t: Translation, x: Value) -> Value:
-    return x if x.dtype is DType.BOOL else t.builder.ne(x, t.builder.scalar(0, x.dtype))
+    return truth_of(t.builder, x)
 
 
 for _op in (
-    *("abs", "neg", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "sin", "cos"),
+    *("abs", "neg", "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "sin", "cos"),
     *("tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "tanh"),
     *("sigmoid", "floor", "ceil", "round", "trunc"),
 ):
@@ -82,7 +90,7 @@ for _op in ("isnan", "isinf"):
     TABLE[getattr(aten, _op).default] = _test(_op)
 for _op, _basic in (
     *(("mul", "mul"), ("bitwise_and", "bitwise_and"), ("bitwise_or", "bitwise_or")),
-    *(("bitwise_xor", "bitwise_xor"), ("div", "div")),
+    *(("bitwise_xor", "bitwise_xor"), ("div", "div"), ("true_divide", "div")),
 ):
     TABLE[getattr(aten, _op).Tensor] = TABLE[getattr(aten, _op).Scalar] = _binary(_basic)
 TABLE[aten.maximum.default], TABLE[aten.minimum.default] = _binary("max"), _binary("min")
@@ -90,6 +98,15 @@ for _op in ("eq", "ne", "lt", "le", "gt", "ge"):
     TABLE[getattr(aten, _op).Tensor] = TABLE[getattr(aten, _op).Scalar] = _compare(_op)
 for _op in ("and", "or", "xor"):
     TABLE[getattr(aten, f"logical_{_op}").default] = _logical(f"bitwise_{_op}")
+
+
+@entry(aten.sign.default, aten.sgn.default)
+def _sign(t: Translation, x: Value) -> Value:
+    """Of a NaN 0, as torch has it."""
+    sign = t.builder.sign(t.value(x, t.dtype))
+    if not sign.dtype.is_float:
+        return sign
+    return t.builder.select(t.builder.isnan(x), t.builder.scalar(0, sign.dtype), sign)
 
 
 @entry(aten.bitwise_not.default)
@@ -164,6 +181,107 @@ def _pow(t: Translation, x: Any, exponent: Any) -> Value:
     return t.builder.pow(base, t.value(exponent, t.dtype))
 
 
+@entry(aten.expm1.default)
+def _expm1(t: Translation, x: Value) -> Value:
+    """tanh(x / 2) (e^x + 1): near 0 nothing is lost."""
+    b, x = t.builder, t.value(x, t.dtype)
+    half = b.tanh(b.mul(x, b.scalar(0.5, x.dtype)))
+    return b.mul(half, b.add(b.exp(x), b.scalar(1, x.dtype)))
+
+
+@entry(aten.exp2.default)
+def _exp2(t: Translation, x: Value) -> Value:
+    return t.builder.pow(t.builder.scalar(2, t.dtype), t.value(x, t.dtype))
+
+
+def _logarithm(base: float) -> Function:
+    def build(t: Translation, x: Value) -> Value:
+        """Of the powers of the base whole numbers: the quotient is rounded once."""
+        if t.dtype is DType.FLOAT64:
+            raise UnsupportedError("a quotient of logarithms is rounded twice")
+        b = t.builder
+        log = b.log(t.value(x, DType.FLOAT64))
+        return b.cast(b.mul(log, b.scalar(1 / math.log(base), DType.FLOAT64)), t.dtype)
+
+    return build
+
+
+TABLE[aten.log2.default], TABLE[aten.log10.default] = _logarithm(2), _logarithm(10)
+
+
+@entry(aten.fmax.default, aten.fmin.default)
+def _number_rather(t: Translation, a: Value, b: Value) -> Value:
+    """Of two numbers one of which may be no number."""
+    a, b = t.value(a, t.dtype), t.value(b, t.dtype)
+    better = (t.builder.max if t.target is aten.fmax.default else t.builder.min)(a, b)
+    if not t.dtype.is_float:
+        return better
+    better = t.builder.select(t.builder.isnan(b), a, better)
+    return t.builder.select(t.builder.isnan(a), b, better)
+
+
+# -- division with rests
+
+
+def _divided(t: Translation, a: Any, b: Any) -> tuple[Value, Value]:
+    """Both operands.
+
+    Raises:
+        UnsupportedError: whole numbers by one that may be 0, of which torch complains.
+    """
+    if t.dtype.is_integer and not _is_certainly_not_zero(t, b):
+        raise UnsupportedError("division of whole numbers by what may be 0")
+    return t.value(a, t.dtype), t.value(b, t.dtype)
+
+
+def _is_certainly_not_zero(t: Translation, number: Any) -> bool:
+    if isinstance(number, int | float):
+        return number != 0
+    return not isinstance(number, Value) and t.builder.facts.bounds(number)[0] > 0
+
+
+def _rest(t: Translation, a: Value, b: Value) -> Value:
+    """Of the division that rounds down: with the divisor's sign."""
+    rest = t.builder.fmod(a, b)
+    nothing = t.builder.scalar(0, rest.dtype)
+    apart = t.builder.ne(t.builder.lt(rest, nothing), t.builder.lt(b, nothing))
+    apart = t.builder.bitwise_and(apart, t.builder.ne(rest, nothing))
+    return t.builder.select(apart, t.builder.add(rest, b), rest)
+
+
+@entry(aten.fmod.Tensor, aten.fmod.Scalar)
+def _fmod(t: Translation, a: Any, b: Any) -> Value:
+    return t.builder.fmod(*_divided(t, a, b))
+
+
+@entry(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
+def _remainder(t: Translation, a: Any, b: Any) -> Value:
+    return _rest(t, *_divided(t, a, b))
+
+
+@entry(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def _div_rounded(t: Translation, a: Any, b: Any, *, rounding_mode: str | None) -> Value:
+    build = t.builder
+    if rounding_mode is None:
+        return build.div(t.value(a, t.dtype), t.value(b, t.dtype))
+    a, b = _divided(t, a, b)
+    if rounding_mode == "trunc":
+        quotient = build.div(a, b)
+        return build.trunc(quotient) if t.dtype.is_float else quotient
+    if not t.dtype.is_float:
+        return build.div(build.sub(a, _rest(t, a, b)), b)
+    # As torch rounds: what is left over is taken off first, so that a quotient just below a whole number is not it.
+    nothing = build.scalar(0, t.dtype)
+    exact = build.div(build.sub(a, _rest(t, a, b)), b)
+    down = build.floor(exact)
+    above = build.gt(build.sub(exact, down), build.scalar(0.5, t.dtype))
+    down = build.select(above, build.add(down, build.scalar(1, t.dtype)), down)
+    plain = build.div(a, b)
+    signed = build.mul(plain, nothing)  # 0 with the quotient's sign
+    down = build.select(build.eq(exact, nothing), signed, down)
+    return build.select(build.eq(b, nothing), plain, down)
+
+
 @entry(aten.where.self)
 def _where(t: Translation, condition: Value, a: Any, b: Any) -> Value:
     return t.builder.select(truth(t, condition), t.value(a, t.dtype), t.value(b, t.dtype))
@@ -210,12 +328,18 @@ def _ones(t: Translation, _: Any, **__: Any) -> Value:
 @entry(aten.arange.start_step)
 def _arange(t: Translation, start: Any, end: Any, step: Any = 1, **_: Any) -> Value:
     del end
-    if not t.dtype.is_integer:
-        raise UnsupportedError("counts in floats")
     # torch counts in the tensor's type, whatever the type of the bounds.
-    start, step = (int(n) if isinstance(n, float) else n for n in (start, step))
-    counted = t.builder.iota(t.shape, 0, start, step)
-    return t.builder.cast(counted, t.dtype)
+    whole = t.dtype.is_integer or all(_is_whole(number) for number in (start, step))
+    if whole:
+        start, step = (int(n) if isinstance(n, float) else n for n in (start, step))
+        return t.builder.cast(t.builder.iota(t.shape, 0, start, step), t.dtype)
+    places = t.builder.cast(t.builder.iota(t.shape), DType.FLOAT64)
+    steps = t.builder.mul(places, t.value(step, DType.FLOAT64))
+    return t.builder.cast(t.builder.add(steps, t.value(start, DType.FLOAT64)), t.dtype)
+
+
+def _is_whole(number: Any) -> bool:
+    return not isinstance(number, float) or number.is_integer()
 
 
 @entry(prims.iota.default)

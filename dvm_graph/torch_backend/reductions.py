@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
-from dvm_graph.ir import Value
+from dvm_graph.ir import DType, Value
 from dvm_graph.symbolic import Dim, product
 from dvm_graph.torch_backend.elementwise import truth
 from dvm_graph.torch_backend.translation import DTYPES, Translation, axis_of, entry
@@ -64,6 +65,39 @@ def _amax(t: Translation, x: Value, axes: Any = None, *_: Any) -> Value:
 @entry(aten.amin.default, aten.min.default)
 def _amin(t: Translation, x: Value, axes: Any = None, *_: Any) -> Value:
     return t.builder.reshape(t.builder.reduce_min(x, _axes(x, axes)), t.shape)
+
+
+@entry(aten.argmax.default, aten.argmin.default)
+def _arg_extreme(t: Translation, x: Value, axis: int | None = None, *_: Any, **__: Any) -> Value:
+    greatest = t.target is aten.argmax.default
+    if axis is None:
+        assert x.shape is not None
+        x, axis = t.builder.reshape(x, (product(x.shape),)), 0
+    return t.builder.reshape(_extreme(t, x, axis, greatest)[1], t.shape)
+
+
+@entry(aten.max.dim, aten.min.dim)
+def _extreme_of_axis(t: Translation, x: Value, axis: int, *_: Any, **__: Any) -> list[Value]:
+    found = _extreme(t, x, axis, t.target is aten.max.dim)
+    return [t.builder.reshape(each, t.shape) for each in found]
+
+
+def _extreme(t: Translation, x: Value, axis: int, greatest: bool) -> tuple[Value, Value]:
+    """The extreme along an axis, and the first place where it is; a NaN is more extreme than any number."""
+    b = t.builder
+    row = x if x.rank else b.reshape(x, (1,))
+    assert row.shape is not None
+    axis = axis_of(row, axis)
+    extreme = (b.reduce_max if greatest else b.reduce_min)(row, (axis,))
+    kept = (*row.shape[:axis], 1, *row.shape[axis + 1 :])
+    extreme = b.reshape(extreme, kept)
+    found = b.eq(row, extreme)
+    if row.dtype.is_float:
+        found = b.bitwise_or(found, b.isnan(row))
+    along = [extent if at == axis else 1 for at, extent in enumerate(row.shape)]
+    last = b.scalar(int(np.iinfo(np.int64).max), DType.INT64)
+    place = b.reduce_min(b.select(found, b.iota(along, axis), last), (axis,))
+    return extreme, place
 
 
 @entry(aten.any.default, aten.any.dim, aten.any.dims)

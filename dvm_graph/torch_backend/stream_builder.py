@@ -13,7 +13,7 @@ import numpy as np
 
 from dvm_graph._core import Stream, StreamValue
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import OPERATORS, DType, Kind, Value
+from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Value
 from dvm_graph.symbolic import Facts, Symbols
 from dvm_graph.symbolic.builder_methods import OperatorMethods
 
@@ -41,8 +41,18 @@ class StreamBuilder(OperatorMethods):
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.facts = Facts(Symbols())
+        self.transforms = False
         self.inside: tuple[tuple[str, ...], Mapping[str, str], str] = ((), {}, "")
         self.meanings: Mapping[Value, object] = {}
+
+    @property
+    def graph(self) -> Graph:
+        """Which decompositions ask for what is no basic operator.
+
+        Raises:
+            UnsupportedError: always: streams have basic operators only.
+        """
+        raise UnsupportedError("streams have basic operators only")
 
     def op(self, name: str, *operands: Value, **attrs: Any) -> Streamed:
         """The result of a basic operator.

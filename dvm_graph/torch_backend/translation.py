@@ -136,7 +136,12 @@ class Translation:
             return self.builder.cast(operand, dtype)
         if isinstance(operand, int | float | bool):
             return self.builder.scalar(operand, dtype)
-        raise UnsupportedError(f"{operand!r:.50} is computed from sizes")
+        if operand is None or isinstance(operand, list | tuple | str):
+            raise UnsupportedError(f"{operand!r:.50} is no number")
+        size = self.builder.dims((operand,), ())
+        return (
+            truth_of(self.builder, size) if dtype is DType.BOOL else self.builder.cast(size, dtype)
+        )
 
     def onnx(self, op: str, *operands: Value | None, **attrs: Any) -> Value:
         """The result of an ONNX operator that has one.
@@ -152,6 +157,11 @@ class Translation:
         if found is None or found[0] is None:
             raise UnsupportedError(f"{op} has no decomposition for this")
         return found[0]
+
+
+def truth_of(builder: Builder | StreamBuilder, x: Value) -> Value:
+    """What of numbers is not 0."""
+    return x if x.dtype is DType.BOOL else builder.ne(x, builder.scalar(0, x.dtype))
 
 
 def is_supported(node: Node) -> bool:

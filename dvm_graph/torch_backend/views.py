@@ -10,6 +10,7 @@ import torch
 from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import Value
 from dvm_graph.symbolic import Dim, add, sub
+from dvm_graph.symbolic.dims import mul
 from dvm_graph.torch_backend.translation import Translation, axis_of, entry
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -98,6 +99,45 @@ def _part(t: Translation, x: Value, axis: int, start: Dim, size: Dim, step: int 
 @entry(aten.select.int, view=True)
 def _select(t: Translation, x: Value, axis: int, index: Dim) -> Value:
     return t.builder.reshape(_part(t, x, axis, index, 1), t.shape)
+
+
+@entry(aten.diagonal.default, view=True)
+def _diagonal(t: Translation, x: Value, offset: int = 0, first: int = 0, second: int = 1) -> Value:
+    """Every (columns + 1)th element of a matrix."""
+    first, second = first % x.rank, second % x.rank
+    rest = [axis for axis in range(x.rank) if axis not in (first, second)]
+    y = t.builder.transpose(x, (*rest, first, second))
+    rows, columns = _shape(y)[-2:]
+    y = t.builder.reshape(y, (*_shape(y)[:-2], mul(rows, columns)))
+    start = offset if offset >= 0 else mul(-offset, columns)
+    return _part(t, y, -1, start, t.shape[-1], add(columns, 1))
+
+
+@entry(aten.slice_scatter.default)
+def _slice_scatter(
+    t: Translation,
+    x: Value,
+    source: Value,
+    axis: int = 0,
+    start: Dim = None,
+    end: Dim = None,
+    step: int = 1,
+) -> Value:
+    """What lies before and behind the part is left."""
+    del end  # the source's shape says it
+    if step != 1:
+        raise UnsupportedError("between what is written some is left")
+    axis %= x.rank
+    extent, size = _shape(x)[axis], _shape(source)[axis]
+    start = _begin(t, extent, 0 if start is None else start)
+    behind = add(start, size)
+    rest = sub(extent, behind)
+    inside = t.tells(lambda size, end: size >= end, extent, behind)
+    if not inside and t.builder.facts.bounds(rest)[0] < 0:
+        raise UnsupportedError("the part may be longer than what it is of")
+    before = [] if start == 0 else [_part(t, x, axis, 0, start)]
+    after = [] if rest == 0 else [_part(t, x, axis, behind, rest)]
+    return t.builder.concat([*before, t.value(source, x.dtype), *after], axis)
 
 
 @entry(aten.unfold.default, view=True)

@@ -102,6 +102,78 @@ OPERATORS: dict[str, Function] = {
         + F.batch_norm(x.T[None], None, None, y[0], None, training=True).sum()
     ),
     "attention": lambda x, y, i: F.scaled_dot_product_attention(x[None], y[None], y[None]),
+    "numbers that are sizes": lambda x, y, i: (
+        (x * x.shape[0] - x.shape[1]) / x.shape[1]
+        + x.clamp(-1, x.shape[0] - 3)
+        + torch.full((x.shape[0], 1), x.shape[1])
+        + (x > x.shape[0] - 2)
+    ),
+    "counts in floats": lambda x, y, i: (
+        torch.arange(x.shape[1], dtype=torch.float32) / x.shape[1]
+        + torch.arange(0.5, 8.3, 1.3)[:1]
+        + x
+    ),
+    "differences that are small": lambda x, y, i: (
+        torch.expm1(x * 1e-4) * 1e4 + F.elu(y) + F.selu(x)
+    ),
+    "logarithms of other bases": lambda x, y, i: (
+        (2.0**i).log2().floor()[:, None] + (10.0**i).log10()[:, None] + x.abs().log2() + y.exp2()
+    ),
+    "rests": lambda x, y, i: (
+        x % 0.3 + torch.fmod(x, y) + x % y + (-i % 2)[:, None] + (i - 9) % -4 @ i
+    ),
+    "quotients that are rounded": lambda x, y, i: (
+        x // 0.1
+        + torch.div(x, y, rounding_mode="trunc")
+        + torch.floor_divide(y, x)
+        + ((i - 2) // 2)[:, None]
+        + torch.div(i - 2, 2, rounding_mode="trunc")[:, None]
+        + x // x.shape[0]
+    ),
+    "numbers rather than none": lambda x, y, i: torch.fmax(x.sqrt(), y) + torch.fmin(y, x.sqrt()),
+    "where extremes are": lambda x, y, i: (
+        x.argmax(0) + y.argmin() + i.argmax() + (x > 0).float().argmax(0) + x.sqrt().argmin(0)
+    ),
+    "extremes and where they are": lambda x, y, i: sum(
+        each.sum() for z in (x.round(), i, y.sum()) for each in (*z.max(0), *z.min(-1))
+    ),
+    "extremes with no numbers": lambda x, y, i: torch.stack([*(x.sqrt() * y).max(1)]),
+    "deviations": lambda x, y, i: sum(torch.std_mean(x, 1, correction=0)),
+    "diagonals": lambda x, y, i: (
+        x.diagonal().sum()
+        + y.diagonal(-1)[:2] * x.diagonal(2)[:2]
+        + torch.stack([x, y]).diagonal(1, 2, 0).sum()
+    ),
+    "parts that are replaced": lambda x, y, i: (
+        x.slice_scatter(y[:2], 0, 1, 3) + x.slice_scatter(y[:, :1], 1, -1)
+    ),
+    "indices of part of the rows": lambda x, y, i: x.gather(1, i[:2, None]) + F.nll_loss(x, i),
+    "points": lambda x, y, i: (
+        x[i, i + 1]
+        + x[i[:, None], -i[:2] - 1].sum()
+        + torch.stack([x, y], 1)[i[:2], :, i[:2, None]].sum((1, 2)).mean()
+        + torch.stack([x, y])[:, i, i].sum(0)
+    ),
+    "images of another size": lambda x, y, i: (
+        F.interpolate(x[None, None], scale_factor=2, mode="bilinear").sum()
+        + F.interpolate(x[None, None], size=(5, 7), mode="bilinear", align_corners=True)
+        + F.interpolate(x[None, None], scale_factor=2).mean()
+        + F.interpolate(x[None, None], size=(5, 7), mode="bicubic")
+    ),
+    "averages of any number of windows": lambda x, y, i: F.adaptive_avg_pool2d(
+        x[None, None], (2, 3)
+    ),
+    "rows that turn": lambda x, y, i: x.roll(1, 0) + y.roll((2, -1), (0, 1)) + x.roll(3),
+    "pads of what is there": lambda x, y, i: (
+        F.pad(x[None], (2, 1), mode="reflect").sum()
+        + F.pad(x[None, None], (1, 1, 0, 2), mode="replicate")
+    ),
+    "norms of instances": lambda x, y, i: F.instance_norm(torch.stack([x, y])[None]),
+    "products with vectors": lambda x, y, i: torch.addmv(x[:, 0], x, y[0], alpha=2, beta=0.5),
+    "samples of an image": lambda x, y, i: F.grid_sample(
+        x[None, None], torch.stack([x, y], -1)[None].clamp(-1, 1), align_corners=False
+    ),
+    "products so far": lambda x, y, i: y.T[:3, :3].cumprod(0),
     "half": lambda x, y, i: (x.half() * 2 + y.half()).float(),
     "bfloat16": lambda x, y, i: x.bfloat16() * 2 + y.bfloat16(),
 }

@@ -112,6 +112,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sorts": lambda x, y, i: ((x + 1).sort(-1), (x * 2).topk(2), (x + 1).cumsum(0)),
     "complex": lambda x, y, i: (torch.fft.fft(x + 1).abs(), torch.view_as_real(torch.complex(x, y)) + 1),
     "negative bit": lambda x, y, i: torch.complex(x, y).conj().imag + 1,
+    "long sums so far": lambda x, y, i: ((x + 1).repeat(300, 1).cumsum(0), x.cumprod(1)),
+    "rests": lambda x, y, i: (x % 0.3, torch.fmod(x, y), x // y, i // 2, (i - 9) % -4, x.argmax(0), x.max(1)),
+    "layer norm of halves": lambda x, y, i: torch.native_layer_norm(x.half() + 1, (6,), None, None, 1e-3),
     "half": lambda x, y, i: ((x.half() + 1) * 2, x.bfloat16() * 2 + y.bfloat16()),
     "nothing": lambda x, y, i: (x[:0] + 1, x[:0].sum(), torch.cat([x[:0] + 1, y])),
     "numbers": lambda x, y, i: ((x.sum() + 1).item(), bool((i > 1).any()), int(i.sum()), (x + 1).tolist()),
@@ -432,3 +435,42 @@ def _check_program(seed: int) -> None:
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     n = torch.arange(6) % (seed % 5 + 2)
     both(lambda x, n: _random_program(random.Random(seed), x, n), x, n)
+
+
+CONVOLUTIONS: dict[str, Callable[..., Any]] = {
+    "groups of vectors": lambda x: F.conv1d(x[:, :, 0], x[:1, 0, :1, :2].repeat(4, 1, 1), groups=4),
+    "channels alone": lambda x: F.conv2d(x + 1, x[0, :, None, :3, :3], padding=1, groups=4),
+    "images": lambda x: F.conv2d(x, x[:, :, :3, :3]) + 1,
+    "volumes": lambda x: F.conv3d(x[None], x[:2, :2, :3, :3][None].repeat(1, 1, 1, 1, 1)),
+    "spread": lambda x: F.conv_transpose2d(x, x[:1, :, :2, :2].transpose(0, 1), stride=2),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_equal_torch(name: str) -> None:
+    x = torch.randn(2, 4, 6, 7, generator=torch.Generator().manual_seed(1))
+    function = CONVOLUTIONS[name]
+    theirs = function(x)
+    with torch.no_grad(), eager():
+        mine = function(x)
+    same(mine, theirs)
+
+
+def test_what_is_not_taken_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    capture = eager_module._Buffer.capture
+
+    def noted(self: Any, call: Any, *rest: Any) -> Any:
+        tried.append(call.target)
+        return capture(self, call, *rest)
+
+    monkeypatch.setattr(eager_module._Buffer, "capture", noted)
+    monkeypatch.setattr(eager_module, "_CALLS", {})
+    x = torch.randn(1, 2, 5, 5)
+    with torch.no_grad(), eager():
+        for _ in range(3):
+            y = F.conv2d(x, x[:, :, :3, :3])
+        for _ in range(3):
+            y = y + 1
+    assert tried.count(torch.ops.aten.convolution.default) <= 1
+    assert tried.count(torch.ops.aten.add.Tensor) == 3
