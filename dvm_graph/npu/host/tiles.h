@@ -12,8 +12,8 @@
 // elements, or for which parts would be denormals, which tiles take for 0, go by FMAs.
 #pragma once
 
-#include "npu/host/panel_loops.h"
 #include "npu/host/lanes.h"
+#include "npu/host/panel_loops.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
