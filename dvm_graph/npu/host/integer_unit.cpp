@@ -32,9 +32,8 @@ DVM_INLINE uint32_t word_at(const uint32_t* at) {  // rows of A in place are not
   return word;
 }
 
-#if defined(DVM_AVX512_VNNI)
-
-struct Bundled {
+// Words of several steps each that lie as they are multiplied.
+struct OfWords {
   using A = uint32_t;
   using B = uint32_t;
   using Sum = Words;
@@ -42,8 +41,13 @@ struct Bundled {
   static constexpr bool kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Words>(at); }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
-  DVM_INLINE static Words spread(Words a) { return a; }
   DVM_INLINE static Words scalar(const A* at) { return splat<Words>(word_at(at)); }
+};
+
+#if defined(DVM_AVX512_VNNI)
+
+struct Bundled : OfWords {
+  DVM_INLINE static Words spread(Words a) { return a; }
   DVM_INLINE static Sum multiply_add(Sum sum, Words a, Column b) {
     return bits_as<Sum>(
         _mm512_dpbusd_epi32(bits_as<__m512i>(sum), bits_as<__m512i>(a), bits_as<__m512i>(b)));
@@ -73,15 +77,7 @@ DVM_INLINE Words multiply_pairs(Words a, Words b) {
 }
 
 // Two steps of 16 bits: half a bundle.
-struct Paired {
-  using A = uint32_t;
-  using B = uint32_t;
-  using Sum = Words;
-  using Column = Words;
-  static constexpr bool kClamps = false, kRuns = false;
-  DVM_INLINE static Column column(const B* at) { return load<Words>(at); }
-  DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
-  DVM_INLINE static Words scalar(const A* at) { return splat<Words>(*at); }
+struct Paired : OfWords {
   DVM_INLINE static Sum multiply_add(Sum sum, Words a, Column b) {
     return sum + multiply_pairs(a, b);
   }
