@@ -58,12 +58,15 @@ def _products_before(graph: Graph) -> dict[Node, int]:
 
 def _read_copy(graph: Graph, made_by: Sequence[Node], readers: Sequence[Node]) -> None:
     """Readers of what the last of these operators gives read that of a copy of them."""
-    copies: dict[Value | None, Value] = {}
+    copy: Value | None = None
     for node in made_by:
-        result = node.output
-        copies[result] = replace(result, name=graph.unique_name(result.name), producer=None)
-        inputs = tuple([copies.get(value, value) for value in node.inputs])
+        inputs = tuple(
+            copy if copy is not None and value is not None and not value.is_constant else value
+            for value in node.inputs
+        )  # by place: an earlier copy may be what the original reads by now
+        copy = replace(node.output, name=graph.unique_name(node.output.name), producer=None)
         name = graph.unique_name(node.name)
-        graph.add(replace(node, name=name, inputs=inputs, outputs=(copies[result],)))
+        graph.add(replace(node, name=name, inputs=inputs, outputs=(copy,)))
+    original = made_by[-1].output
     for reader in readers:
-        graph.set_inputs(reader, [copies.get(value, value) for value in reader.inputs])
+        graph.set_inputs(reader, [copy if value is original else value for value in reader.inputs])

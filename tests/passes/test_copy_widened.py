@@ -58,6 +58,19 @@ def test_what_one_kernel_reads_is_copied_with_what_leads_to_it(sketch: Sketch) -
     assert _copies(sketch, sketch.build.mul(half, gate)) == 2
 
 
+def test_what_leads_to_a_copy_is_copied_with_it(sketch: Sketch) -> None:
+    """Readers behind two products and behind three: no copy is for both, though the first one moved what leads to the second."""
+    build = sketch.build
+    real = _dequantised(sketch, sketch.input("b", 8, dtype=DType.UINT8))
+    half = build.mul(real, sketch.number(0.25))
+    once = build.mul(real, _gate(sketch, real))
+    twice = build.mul(half, _gate(sketch, once))
+    thrice = build.mul(half, _gate(sketch, twice))
+    assert _copies(sketch, thrice) == 4
+    unread = [node.output for node in sketch.graph.nodes if not sketch.graph.users(node.output)]
+    assert unread == [thrice]
+
+
 def test_readers_of_one_kernel_share_what_they_read(sketch: Sketch) -> None:
     real = _dequantised(sketch, sketch.input("b", 8, dtype=DType.UINT8))
     total = sketch.build.reduce_sum(real, (0,))
