@@ -12,7 +12,7 @@ judged once; what onnxruntime refuses is not judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -97,7 +97,8 @@ class Oracle:
         rounds = array.dtype.kind in "fV"
         if problem and (rounds or own) and array.shape == result.value.shape:
             output = node.outputs[index]
-            moved = _movement(node, output, operands, array, _MARGIN if own else 1.0)
+            near = (None, 1.0) if rounds else (own, _MARGIN)
+            moved = _movement(node, output, operands, array, *near)
             slack = _MARGIN * moved if rounds else np.where(moved > 0, np.inf, 0.0)
             problem, error = self._compare(array, result, has_nan, inside, slack)
         if problem and node not in self._wrong:
@@ -216,9 +217,15 @@ def _with_shape_of(value: Value, array: Array) -> Value:
 
 
 def _movement(
-    node: Node, output: Value, operands: dict[Value, Array], array: Array, units: float
+    node: Node,
+    output: Value,
+    operands: dict[Value, Array],
+    array: Array,
+    only: Set[Value] | None,
+    units: float,
 ) -> Array:
-    """How far a node's result moves where each element of its operands does within so many units in its last place.
+    """How far a node's result moves where each element of its operands, or `only` of some, does within so many units in its last
+    place.
 
     What changes otherwise than by a number is open.
     """
@@ -228,9 +235,11 @@ def _movement(
     generator = np.random.default_rng(0)
     for _ in range(_SAMPLES):
         try:
-            (other,) = run_node(
-                node, [output], {v: _near(x, generator, units) for v, x in operands.items()}
-            )
+            near = {
+                v: _near(x, generator, units) if only is None or v in only else x
+                for v, x in operands.items()
+            }
+            (other,) = run_node(node, [output], near)
         except DvmError:
             continue
         with np.errstate(all="ignore"):

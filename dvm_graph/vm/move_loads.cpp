@@ -135,7 +135,9 @@ void few_first(TileCode& code) {
   }
 }
 
-// Stores of rows too short to join come behind what reads the same, which they would part.
+// Stores of rows too short to join come behind what reads the same, which they would part, and
+// before what is stored next, which may be written over what a later load would read
+// (runtime/in_place.h).
 void short_stores_last(TileCode& code, int64_t least_row) {
   std::vector<TileInstruction>& all = code.instructions;
   for (size_t i = all.size(); i-- > 0;) {
@@ -145,6 +147,7 @@ void short_stores_last(TileCode& code, int64_t least_row) {
     if (code.full_extent(store.extents[2]) >= least_row) continue;
     size_t last = i, to = i;
     for (size_t j = i + 1; j < all.size() && may_change_places(code, store, all[j]); ++j) {
+      if (all[j].operands[0].space == Space::pointer) break;
       if (all[j].changed_mask != store.changed_mask || ((all[j].flags ^ store.flags) & kChunks))
         break;
       to = j;
