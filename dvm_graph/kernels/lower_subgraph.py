@@ -84,14 +84,14 @@ class _Lowering:
         if len(self._domain) > MAX_AXES:
             raise UnsupportedError(f"{name} has loops over more than {MAX_AXES} axes")
         kind = _KINDS[self._subgraph.kind]
-        wanted = dict.fromkeys(self._subgraph.outputs)
+        later = dict.fromkeys(self._subgraph.outputs)
         for node in self._subgraph.nodes:
             self._lower(node)
-            for value in node.outputs if kind is KernelKind.VECTOR else ():
-                if value in wanted and value in self._at:
-                    del wanted[value]
+            for value in node.outputs:
+                if kind is KernelKind.VECTOR and value in later and value in self._at:
+                    del later[value]  # stored at once, it need not be kept
                     self._store(value)
-        for value in wanted:
+        for value in later:
             self._store(value)
         plan = KernelPlan(
             name=name,

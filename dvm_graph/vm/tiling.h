@@ -9,18 +9,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "vm/live_bytes.h"
 #include "vm/target.h"
 #include "vm/tile_code.h"
 
 namespace dvm {
-
-// Bytes that one element of a tile needs at the peak: the live operators of Algorithm 1, weighted
-// by their size.
-struct LiveBytes {
-  double local = 0;   // in local memory: without what is absorbed into global accesses
-  double cached = 0;  // with absorbed values that are touched more than once
-};
-LiveBytes peak_live_bytes(const NormalPlan& plan, const Target& target);
 
 // Whether the plan may walk over `chunk_axes` in chunks, accumulating its reductions.
 bool can_chunk(const NormalPlan& plan, uint32_t chunk_axes);
