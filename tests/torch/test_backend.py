@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
 import dvm_graph
-from dvm_graph.torch_backend import dvm, eager
+from dvm_graph.torch_backend import backend, dvm, eager
 from dvm_graph.torch_backend.piece import Piece, compile_piece
 from tests.tolerances import tolerance
 
@@ -179,9 +179,32 @@ OPERATORS: dict[str, Function] = {
 }
 
 
+STAY = {
+    "convolution": {"aten.convolution.default"},
+    "transposed convolution": {"aten.convolution.default"},
+    "attention": {"aten.mul.Scalar"},  # by a float that is computed from sizes
+    "numbers that are sizes": {"aten.gt.Scalar"},
+    "parts that are replaced": {"aten.slice_scatter.default"},  # of one of the two
+    "images of another size": {"aten.mul.Tensor"},  # as with attention
+}
+"""What torch computes itself, of all that these functions call."""
+
+
 @pytest.mark.parametrize("name", OPERATORS)
-def test_operators_equal_torch(name: str, pieces: list[Piece]) -> None:
+def test_operators_equal_torch(
+    name: str, pieces: list[Piece], monkeypatch: pytest.MonkeyPatch
+) -> None:
     function = OPERATORS[name]
+    stay: set[str] = set()
+    is_supported = backend.is_supported
+
+    def watched(node: torch.fx.Node) -> bool:
+        supported = is_supported(node)
+        if not supported and isinstance(node.target, torch._ops.OpOverload):
+            stay.add(str(node.target))
+        return supported
+
+    monkeypatch.setattr(backend, "is_supported", watched)
     compiled = torch.compile(function, backend=dvm, dynamic=True, fullgraph=True)
     for rows, columns in ((3, 6), (5, 8)):
         generator = torch.Generator().manual_seed(rows)
@@ -194,6 +217,7 @@ def test_operators_equal_torch(name: str, pieces: list[Piece]) -> None:
         else:
             close(compiled(x, y, i), theirs)
     assert pieces, "all of it stayed in torch"
+    assert stay == STAY.get(name, set())
 
 
 def _averages(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
