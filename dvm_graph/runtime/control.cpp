@@ -23,6 +23,8 @@ namespace {
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 // Rows whose number nobody knows begin with memory for this many bytes, or for one row.
 constexpr int64_t kFirstBytes = int64_t{1} << 14;
+// No core fetches more than this by itself behind what is read.
+constexpr size_t kFetchedAhead = 4096;
 
 template <typename T>
 T scalar(const Tensor& tensor, const std::string& name) {
@@ -77,6 +79,7 @@ struct ControlRunner::Rows {
   int64_t row_bytes = 0, capacity = 0;
   std::shared_ptr<void> memory;
   bool backward = false;
+  OutputPool* pool = nullptr;
 
   std::byte* at(int64_t row) const {
     const int64_t place = backward ? capacity - 1 - row : row;
@@ -94,7 +97,7 @@ struct ControlRunner::Rows {
     if (__builtin_mul_overflow(larger.capacity, row_bytes, &bytes)) {
       throw OutOfMemoryError("what " + name + " collects needs more than 2^63 bytes");
     }
-    larger.memory = allocate(bytes, name.c_str());
+    larger.memory = pool->take(bytes, name.c_str());
     const auto filled = static_cast<size_t>(count * row_bytes);
     if (filled > 0) {
       const int64_t first_row = backward ? count - 1 : 0;
@@ -168,9 +171,8 @@ class alignas(kLinePair) ControlRunner::Repeated final : public BodyTurns {
       inputs_.push_back(operand.data + (stranded ? skipped(operand_bytes_[i]) : 0));
       skipped_.push_back(inputs_[i] - operand.data);
     }
-    for (size_t i = 0; i < loop.spare.size(); i++) {
-      spare_.push_back(loop.spare[i].data + skipped(bytes_of(loop.spare[i])));
-    }
+    for (size_t i = 0; i < loop.spare.size(); i++) spare_.push_back(loop.spare[i].data);
+    if (range.all > 1) keep_own_states();
   }
   Repeated(const Repeated&) = delete;
   Repeated& operator=(const Repeated&) = delete;
@@ -195,9 +197,20 @@ class alignas(kLinePair) ControlRunner::Repeated final : public BodyTurns {
     return true;
   }
 
+  // Of the strands that took part by themselves, what a chain, if any, has left of their states.
+  void hand_over_states(const Chain* chain) const {
+    const size_t said = call_.counted ? 1 : 0;
+    for (size_t i = 0; i < spare_.size() && !own_states_.empty(); i++) {
+      if (chain != nullptr && chain->outputs[said + i] == 0) continue;
+      const size_t at = call_.told() + i;
+      const Tensor& state = turns_taken_are_odd() ? loop_.spare[i] : loop_.operands[at];
+      std::memcpy(state.data + skipped_[at], inputs_[at], share_of(operand_bytes_[at]));
+    }
+  }
+
   // Takes the loop to where these turns, and those of all other strands, have ended.
   void finish() const {
-    for (size_t i = 0; i < spare_.size() && (turn_ - first_) % 2 != 0; i++) {
+    for (size_t i = 0; i < spare_.size() && turns_taken_are_odd(); i++) {
       std::swap(loop_.operands[call_.told() + i].data, loop_.spare[i].data);
       std::swap(loop_.operands[call_.told() + i].owner, loop_.spare[i].owner);
     }
@@ -207,6 +220,27 @@ class alignas(kLinePair) ControlRunner::Repeated final : public BodyTurns {
 
  private:
   int64_t skipped(int64_t bytes) const { return bytes / range_.all * range_.first; }
+  size_t share_of(int64_t bytes) const {
+    return static_cast<size_t>(bytes / range_.all * range_.count);
+  }
+  bool turns_taken_are_odd() const { return (turn_ - first_) % 2 != 0; }
+  // Side by side, what one core reads and another writes would be a line apart, and fetched along
+  // with what is read before it.
+  void keep_own_states() {
+    size_t bytes = kFetchedAhead;
+    const auto room = [&](size_t i) {
+      return ceil_div(share_of(operand_bytes_[call_.told() + i]), kLinePair) * kLinePair;
+    };
+    for (size_t i = 0; i < spare_.size(); i++) bytes += 2 * room(i);
+    own_states_.resize(bytes);
+    std::byte* place = own_states_.data();
+    for (size_t i = 0; i < spare_.size(); i++) {
+      const size_t at = call_.told() + i;
+      std::memcpy(place, inputs_[at], share_of(operand_bytes_[at]));
+      inputs_[at] = std::exchange(place, place + room(i));
+      spare_[i] = std::exchange(place, place + room(i));
+    }
+  }
   void end_turn() {
     turn_++;
     if (call_.counted) loop_.turn = turn_;  // the body reads it there
@@ -222,11 +256,12 @@ class alignas(kLinePair) ControlRunner::Repeated final : public BodyTurns {
   bool goes_on_ = true;  // so says the body
   std::vector<int64_t> operand_bytes_, skipped_;
   OwnLines<std::byte*> inputs_, spare_;
+  OwnLines<std::byte> own_states_;  // two places of each; empty: they are the loop's
   bool begun_ = false;
 };
 
-ControlRunner::ControlRunner(const Model& around, const ControlCall& call)
-    : around_(around), call_(call) {
+ControlRunner::ControlRunner(const Model& around, const ControlCall& call, OutputPool& pool)
+    : around_(around), call_(call), pool_(pool) {
   for (const Body& body : call.bodies) bodies_.push_back(body.program->make_runner());
   if (call.branches) return;
   steady_ = steady_states(call);
@@ -357,7 +392,10 @@ std::vector<Tensor> ControlRunner::take_turns(std::span<const Tensor> inputs,
     loop.operands[1] = {DType::b8, one(1), reinterpret_cast<std::byte*>(&loop.goes_on), nullptr};
   }
   loop.rows.resize(call_.collected.size());
-  for (size_t i = 0; i < loop.rows.size(); i++) loop.rows[i].backward = call_.collected[i] != 0;
+  for (size_t i = 0; i < loop.rows.size(); i++) {
+    loop.rows[i].backward = call_.collected[i] != 0;
+    loop.rows[i].pool = &pool_;
+  }
   loop.given.resize(said + states + loop.rows.size());
   for (size_t i = 0; i < scanned.size() && most > 0; i++) {
     loop.operands[before + states + i] = first_row(scanned[i]);
@@ -573,6 +611,9 @@ void ControlRunner::repeat_apart(Loop& loop, int64_t end, int64_t strands, const
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
   Runner::repeat_apart(parts, request_for(0, run));
   refuse_interrupted(run.request);
+  for (size_t i = 0; i < turns.size(); i++) {
+    turns[i].hand_over_states(chains[i / static_cast<size_t>(shares)]);
+  }
   turns.front().finish();
   for (const Runner::Part& part : parts) add_statistics(0, *part.runner, run, start);
 }

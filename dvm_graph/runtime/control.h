@@ -32,6 +32,7 @@
 #include "runtime/chains.h"
 #include "runtime/launcher.h"
 #include "runtime/model.h"
+#include "runtime/output_pool.h"
 
 namespace dvm {
 
@@ -39,8 +40,8 @@ class Runner;
 
 class ControlRunner {
  public:
-  // Of a step of the model `around`.
-  ControlRunner(const Model& around, const ControlCall& call);
+  // Of a step of the model `around`; `pool` has memory for what is collected.
+  ControlRunner(const Model& around, const ControlCall& call, OutputPool& pool);
   ~ControlRunner();
   ControlRunner(const ControlRunner&) = delete;
   ControlRunner& operator=(const ControlRunner&) = delete;
@@ -92,6 +93,7 @@ class ControlRunner {
 
   const Model& around_;
   const ControlCall& call_;
+  OutputPool& pool_;
   std::vector<std::unique_ptr<Runner>> bodies_;
   std::vector<char> steady_;  // by state: every turn gives it the shape that it had
   bool repeats_ = false;      // turns behind the first may go in one launch

@@ -8,10 +8,9 @@
 #include <new>
 #include <vector>
 
-namespace dvm {
+#include "vm/core.h"  // kLinePair
 
-// Two cache lines: a core that fetches one may fetch the other.
-inline constexpr size_t kLinePair = 128;
+namespace dvm {
 
 template <class T>
 struct LineAllocator {

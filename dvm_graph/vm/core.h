@@ -11,6 +11,9 @@
 
 namespace dvm {
 
+// Two cache lines: a core that fetches one may fetch the other.
+inline constexpr size_t kLinePair = 128;
+
 inline constexpr int kExtentRegisters = 64;
 inline constexpr int kPointerRegisters = 64;
 
@@ -64,7 +67,8 @@ constexpr int64_t transform_bytes(int64_t local_bytes) {
   return std::min(kScratchBytes, local_bytes * 3 / 4);
 }
 
-struct Core {
+// In lines of its own: every core writes its registers with every tile.
+struct alignas(kLinePair) Core {
   std::byte* local = nullptr;  // local memory, 64-byte aligned
   size_t local_bytes = 0;
   std::byte* scratch = nullptr;       // kScratchBytes for the time of one instruction; null: none
