@@ -37,12 +37,6 @@ DVM_INLINE bool begins_groups(int64_t results) {
 // on: of their first channel in a pixel, and where their lanes are; `read` has some lanes of
 // channel number `j` of each result, of a place at `from`.
 
-template <class V, bool Partial>
-DVM_INLINE V load_some(const Element<V>* from, int64_t lanes) {
-  if constexpr (Partial) return load_partial<V>(from, lanes);
-  return load<V>(from);
-}
-
 // Several groups to a vector, which are shuffled. Whole: vectors of results read whole vectors.
 template <class T, bool Whole>
 class Shuffled {
@@ -122,11 +116,7 @@ struct ToRows {
   DVM_INLINE void advance(int64_t windows) { out += windows * step; }
   template <bool Partial>
   DVM_INLINE void store(int64_t window, int64_t c, Full<T> sum, int64_t lanes) const {
-    T* const to = out + c + window * step;
-    if constexpr (Partial)
-      store_partial(to, sum, lanes);
-    else
-      dvm::DVM_LEVEL::store(to, sum);
+    store_some<Partial>(out + c + window * step, sum, lanes);
   }
 };
 

@@ -25,11 +25,7 @@ class ToProduct {
     using V = Full<T>;
     if (bias_ != nullptr) sum += load_some<V, Partial>(bias_ + c, lanes);
     sum = lesser_lanes(splat<V>(high_), greater_lanes(splat<V>(low_), sum));  // NaN passes
-    T* const to = c_ + window * row_ + c;
-    if constexpr (Partial)
-      store_partial(to, sum, lanes);
-    else
-      dvm::DVM_LEVEL::store(to, sum);
+    store_some<Partial>(c_ + window * row_ + c, sum, lanes);
   }
 
  private:

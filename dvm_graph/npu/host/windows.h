@@ -79,6 +79,20 @@ struct Position {
   }
 };
 
+template <class V, bool Partial>
+DVM_INLINE V load_some(const Element<V>* from, int64_t lanes) {
+  if constexpr (Partial) return load_partial<V>(from, lanes);
+  return load<V>(from);
+}
+
+template <bool Partial, class V>
+DVM_INLINE void store_some(Element<V>* to, V v, int64_t lanes) {
+  if constexpr (Partial)
+    store_partial(to, v, lanes);
+  else
+    store(to, v);
+}
+
 DVM_INLINE Window window_at(const uint64_t* words, int operands) {
   Window window;
   __builtin_memcpy(&window, operand_words(words, operands), sizeof window);
