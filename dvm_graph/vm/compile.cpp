@@ -10,6 +10,7 @@
 #include "vm/cube.h"
 #include "vm/cut_product.h"
 #include "vm/encode.h"
+#include "vm/finish_windows.h"
 #include "vm/halves.h"
 #include "vm/lower.h"
 #include "vm/move_loads.h"
@@ -17,7 +18,6 @@
 #include "vm/pair.h"
 #include "vm/prefetch.h"
 #include "vm/product.h"
-#include "vm/quantize_windows.h"
 #include "vm/repeat_cheap.h"
 #include "vm/row_blocks.h"
 #include "vm/split_product.h"
@@ -51,7 +51,7 @@ struct CompilerScratch::State {
   LoweringScratch lowering;
   BytesScratch bytes;
   HalvesScratch halves;
-  QuantizeScratch quantize;
+  FinishScratch finish;
   JoinScratch join;
   RowScratch rows;
   AllocatorScratch allocator;
@@ -543,6 +543,8 @@ class Compilation {
     code.kind = kind;
     code.release_buffers();
     done("lower");
+    finish_windows(code, target_, scratch_.finish);
+    done("finish_windows");
     if (target_.joins) {
       if (may_join(code)) join();
       const bool by_row_blocks = mark_row_blocks(code, target_, scratch_.rows);
@@ -571,8 +573,6 @@ class Compilation {
 
   void join() {
     TileCode& code = scratch_.code;
-    quantize_windows(code, scratch_.quantize);
-    done("quantize_windows");
     repeat_cheap(code);
     done("repeat_cheap");
     move_loads(code, target_);

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "kernels/numbers.h"
+#include "vm/bounds.h"
 
 namespace dvm {
 namespace {
@@ -359,9 +360,11 @@ class CubeLowering {
       matmul.flags = kStream;
     }
     matmul.operands[matmul.operand_count++] = addend;
-    constexpr double kInfinite = std::numeric_limits<double>::infinity();
-    matmul.extra[0] = ends.last ? finish.low : immediate_bits(dtype_, -kInfinite, 0);
-    matmul.extra[1] = ends.last ? finish.high : immediate_bits(dtype_, kInfinite, 0);
+    if (ends.last) {
+      std::ranges::copy(finish.bounds, matmul.extra);
+    } else {
+      Bounds().write(dtype_, matmul.extra);
+    }
   }
 
   void quantize_in_passing(Lowering& lowering, const BlockedProduct& product, int64_t column,

@@ -3,25 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <stdexcept>
 
 #include "kernels/numbers.h"
 #include "vm/block_cost.h"
+#include "vm/bounds.h"
 #include "vm/isa.h"
 #include "vm/panels.h"
 #include "vm/whole_level.h"
 
 namespace dvm {
-namespace {
-
-double real_of(DType dtype, uint64_t bits) {
-  if (dtype == DType::f64) return std::bit_cast<double>(bits);
-  return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-}
-
-}  // namespace
 
 CubeProblem::CubeProblem(const NormalPlan& plan, const Target& target)
     : plan_(plan), target_(target) {
@@ -253,6 +245,13 @@ int32_t CubeProblem::addend_of(int32_t product, int32_t sum) const {
   return has_all_elements(addend) && only_user(addend) == sum ? addend : -1;
 }
 
+// A product begins with 0 anyhow.
+bool CubeProblem::adds_nothing(int32_t product, int32_t sum) const {
+  if (sum < 0 || plan_.nodes[sum].op != PlanOp::add_) return false;
+  const NormalNode& other = plan_.nodes[other_of(sum, product)];
+  return other.op == PlanOp::fill_ && other.immediate == 0;
+}
+
 // Instructions over columns of the product up to a node. What the cube unit stores would come
 // before theirs, and may lie where they read.
 int CubeProblem::vector_nodes_until(int32_t last) const {
@@ -280,32 +279,26 @@ void CubeProblem::find_finish() {
 }
 
 void CubeProblem::find_sum(Product& product) const {
-  constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  product.finish.low = immediate_bits(dtype_, -kInfinite, 0);
-  product.finish.high = immediate_bits(dtype_, kInfinite, 0);
+  Bounds bounds;
+  bounds.write(dtype_, product.finish.bounds);
   // A B that is read in place passes in short pieces of k: C is better off in local memory.
   const bool packed = product.pack_b || (product.panels && storage_is_register(product.b));
   if (!target_.unified_memory || bundle_ > 1 || !packed) return;
   Finish finish = product.finish;
-  finish.addend = addend_of(product.node, only_user(product.node));
-  if (finish.addend >= 0) {
-    finish.node = only_user(product.node);
+  const int32_t sum = only_user(product.node);
+  finish.addend = addend_of(product.node, sum);
+  if (finish.addend >= 0 || adds_nothing(product.node, sum)) {
+    finish.node = sum;
     finish.nodes++;
   }
-  double low = -kInfinite, high = kInfinite;
   // Users come behind what they use: the chain ends.
   for (int32_t user = 0; (user = only_user(finish.node)) >= 0;) {
     const NormalNode& node = plan_.nodes[user];
     if (node.op != PlanOp::max_ && node.op != PlanOp::min_) break;
     const int32_t other = node.inputs[node.inputs[0] == finish.node ? 1 : 0];
     if (plan_.nodes[other].op != PlanOp::fill_) break;
-    const double bound = real_of(dtype_, plan_.nodes[other].immediate);
-    if (std::isnan(bound)) break;
-    const auto bounded = [&](double at) {
-      return node.op == PlanOp::max_ ? std::max(at, bound) : std::min(at, bound);
-    };
-    low = bounded(low);
-    high = bounded(high);
+    const double number = real_of(dtype_, plan_.nodes[other].immediate);
+    if (!bounds.keep(node.op == PlanOp::max_, number)) break;
     finish.node = user;
     finish.nodes++;
   }
@@ -317,8 +310,7 @@ void CubeProblem::find_sum(Product& product) const {
     const int32_t store = only_user(finish.node);
     if (!stores_rows(store) || access_of(store).storage != dtype_) return;
   }
-  finish.low = immediate_bits(dtype_, low, 0);
-  finish.high = immediate_bits(dtype_, high, 0);
+  bounds.write(dtype_, finish.bounds);
   product.finish = finish;
 }
 

@@ -17,12 +17,12 @@ namespace dvm {
 // loaded, or with a row of them, within bounds; or, of sums of bytes, that sum times a factor,
 // rounded, as one of some levels.
 struct Finish {
-  int nodes = 0;               // behind the product that are no instructions of their own
-  int32_t node = -1;           // the last of them; the product where there are none
-  int32_t addend = -1;         // load, or fill of sums of bytes; -1: there is none
-  uint64_t low = 0, high = 0;  // immediates
-  int32_t factor = -1;         // load or fill; -1: nothing is quantised
-  int32_t store = -1;          // of a quantised result, as bytes; -1: it is left to who reads it
+  int nodes = 0;            // behind the product that are no instructions of their own
+  int32_t node = -1;        // the last of them; the product where there are none
+  int32_t addend = -1;      // load, or fill of sums of bytes; -1: there is none
+  uint64_t bounds[2] = {};  // immediates
+  int32_t factor = -1;      // load or fill; -1: nothing is quantised
+  int32_t store = -1;       // of a quantised result, as bytes; -1: it is left to who reads it
   Levels levels = {};
   bool bundles = false;  // of them, which are the A of another product as they are
 
@@ -90,6 +90,7 @@ class CubeProblem {
   bool describe_operands(Product& product) const;
   int32_t only_user(int32_t node) const;
   int32_t addend_of(int32_t product, int32_t sum) const;
+  bool adds_nothing(int32_t product, int32_t sum) const;
   bool rows_in_place(int32_t node) const;
   bool has_all_elements(int32_t node) const;
   bool is_row_for_all(int32_t node) const;

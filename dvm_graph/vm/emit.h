@@ -26,7 +26,7 @@ struct Instruction {
   int32_t window = -1;
 };
 
-inline constexpr int kMaxOperands = 4;
+inline constexpr int kMaxOperands = 5;
 
 class Emitter {
  public:

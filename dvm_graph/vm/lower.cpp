@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "vm/bounds.h"
+
 namespace dvm {
 namespace {
 
@@ -294,6 +296,10 @@ void Lowering::lower_window(int32_t node) {
   int count = 3;
   if (n.weights >= 0)
     operands[count++] = access_value(n.weights, plan_.accesses[n.weights].storage);
+  if (family == Family::d_depthwise) {
+    operands[count++].space = Space::immediate;  // 0
+    Bounds().write(n.dtype, window.extra);
+  }
   emitter_.elementwise(window, n.axes, operands, count, false);
   nodes_[node].value = operands[0];
 }

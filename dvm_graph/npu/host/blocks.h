@@ -91,9 +91,6 @@ struct Plain<float> : InOneDtype<float> {
 };
 
 template <class T>
-constexpr T kInfinite = static_cast<T>(__builtin_inf());
-
-template <class T>
 struct Clamped : Plain<T> {
   static constexpr bool kClamps = true;
 };

@@ -15,8 +15,6 @@
 namespace dvm::DVM_LEVEL {
 namespace {
 
-constexpr int64_t kPieceBytes = 24576;
-constexpr int kLeastVectors = 4;
 constexpr int kBlock = 8;  // sums at once, of windows or channels: they hide the latency of FMAs
 
 struct Max {
@@ -160,10 +158,6 @@ template <class Op, class T>
 void reduce_row(const Window& w, const InnerWindows& inside, const T* image, const T* weights,
                 T* out, int64_t out_step, int64_t y, int64_t first_x, int64_t count,
                 int64_t channels) {
-  if constexpr (Op::kWeighted && std::is_same_v<T, float>) {
-    if (multiply_overlapping_row(w, image, weights, out, out_step, y, first_x, count, channels))
-      return;
-  }
   const int64_t row_step = int64_t{w.width} * w.pixel;
   const int64_t top = y * w.stride_height - w.pad_top;
   const Taps rows = taps_inside(top, w.dilation_height, w.height, w.kernel_height);
@@ -378,16 +372,6 @@ void reduce_packed(const Window& w, const Packing<T>& packing, const T* image, c
     reduce_packed_row<Op, T, false>(row, packing, count);
 }
 
-// So many that the weights, and the rows that a window sees, stay in the first-level cache from
-// window to window; all, where those would be so few that blocks of windows are soon over.
-template <class T>
-DVM_INLINE int64_t channels_at_once(const Window& w, int64_t channels) {
-  constexpr int64_t kLeast = kLeastVectors * kLanes<T>;
-  const int64_t pixels = int64_t{w.kernel_height} * w.width + w.taps();
-  const int64_t most = kPieceBytes / (pixels * int64_t{sizeof(T)}) / kLeast * kLeast;
-  return most == 0 ? channels : lesser(most, channels);
-}
-
 // A series of windows: output row by output row.
 template <class Op, class T>
 DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights, T* out,
@@ -399,24 +383,18 @@ DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights
   const Packing<T> packing(w, channels, lesser<int64_t>(w.out_width, count));
   const bool packed = packing.windows > 1 && out_step == channels;
   const InnerWindows inside(w);
-  const int64_t piece = packed ? channels : channels_at_once<T>(w, channels);
-  for (int64_t c = 0; c < channels; c += piece) {
-    const int64_t results = lesser(piece, channels - c);
-    T* to = out + c;
-    Position at(w, number);
-    for (int64_t left = count; left > 0;) {
-      const int64_t windows = lesser(w.out_width - at.x, left);
-      const T* const image = images + at.image * image_step + c;
-      if (packed)
-        reduce_packed<Op>(w, packing, image, weights, to, at.y, at.x, windows);
-      else
-        reduce_row<Op>(w, inside, image, Op::kWeighted ? weights + c : nullptr, to, out_step, at.y,
-                       at.x, windows, results);
-      to += windows * out_step;
-      left -= windows;
-      at.x += windows - 1;
-      at.advance(w);
-    }
+  Position at(w, number);
+  while (count > 0) {
+    const int64_t windows = lesser(w.out_width - at.x, count);
+    const T* const image = images + at.image * image_step;
+    if (packed)
+      reduce_packed<Op>(w, packing, image, weights, out, at.y, at.x, windows);
+    else
+      reduce_row<Op>(w, inside, image, weights, out, out_step, at.y, at.x, windows, channels);
+    out += windows * out_step;
+    count -= windows;
+    at.x += windows - 1;
+    at.advance(w);
   }
 }
 

@@ -40,6 +40,9 @@ struct ElementOf<DType::b8> {
 template <DType D>
 using ElementType = typename ElementOf<D>::type;
 
+template <class T>
+constexpr T kInfinite = static_cast<T>(__builtin_inf());
+
 struct Extents {
   int64_t outer, middle, inner;
 

@@ -4,8 +4,9 @@
 // stays in registers, and the columns that any of them sees pass once for each row of taps, beside
 // the weights of that row: a read for each column instead of one for each tap of each window.
 // Columns outside the image pass by, so that windows at the borders are in blocks like all others.
-// Channels pass a vector at a time. Rows of a large image come from far: those that the next row of
-// windows reads first are fetched meanwhile. Compiled per level: see simd.h.
+// Channels pass a vector at a time, and so many of them before the next windows do that the rows
+// which a window sees stay in the first-level cache. Rows of a large image come from far: those
+// that the next row of windows reads first are fetched meanwhile. Compiled per level: see simd.h.
 #pragma once
 
 #include "npu/host/rows.h"
@@ -15,6 +16,8 @@ namespace dvm::DVM_LEVEL {
 namespace {
 
 constexpr int64_t kFarBytes = int64_t{1} << 20;  // of an image that does not stay in L2
+constexpr int64_t kRowBytes = 24576;             // of rows and weights that stay in L1
+constexpr int kLeastVectors = 4;                 // of channels at a time: blocks are soon over
 // Sums of a block, with the weights of a row of taps, are registers.
 #if defined(DVM_AVX512)
 constexpr int kMostOverlapping = 8;
@@ -22,7 +25,21 @@ constexpr int kMostOverlapping = 8;
 constexpr int kMostOverlapping = 6;
 #endif
 
-// Neighbouring windows of an output row, at a vector of channels.
+// What sums begin with, a number for each channel or for all, and what they are kept between.
+template <class T>
+struct Finish {
+  const T* addend = nullptr;  // null: 0
+  T low, high;
+  bool stream = false;  // results go around the caches
+
+  // NaN passes the bounds.
+  template <class V>
+  DVM_INLINE V bounded(V sum) const {
+    return lesser_lanes(splat<V>(high), greater_lanes(splat<V>(low), sum));
+  }
+};
+
+// Neighbouring windows of an output row.
 template <class T>
 struct Overlapping {
   T* out;
@@ -34,6 +51,7 @@ struct Overlapping {
   int64_t left, width;  // the first window's first column, which may be outside, and the image's
   const T* later;       // the first row to fetch, from the first window's first column on
   int64_t later_rows, later_row_step;
+  Finish<T> finish;
 
   DVM_INLINE void fetch(int64_t y, int64_t c, int64_t columns) const {
     const T* from = later + y * later_row_step + c;
@@ -48,7 +66,10 @@ struct Overlapping {
     using V = Full<T>;
     constexpr int kColumns = (Windows - 1) * Stride + Taps;
     const int64_t begin = -left, end = width - left;
-    V sum[Windows] = {};
+    V first{}, sum[Windows];
+    if (finish.addend != nullptr) first = load_some<V, Partial>(finish.addend + c, lanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < Windows; i++) sum[i] = first;
     const T* row = at + left * pixel + c;
     const T* of_row = weights + c;
     for (int64_t y = 0; y < rows; y++, row += row_step) {
@@ -70,8 +91,14 @@ struct Overlapping {
       }
     }
     T* to = out + c;
+    if (!Partial && finish.stream) {
 #pragma GCC unroll 8
-    for (int i = 0; i < Windows; i++, to += out_step) store_some<Partial>(to, sum[i], lanes);
+      for (int i = 0; i < Windows; i++, to += out_step) store_stream(to, finish.bounded(sum[i]));
+      return;
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < Windows; i++, to += out_step)
+      store_some<Partial>(to, finish.bounded(sum[i]), lanes);
   }
 };
 
@@ -111,7 +138,7 @@ OverlappingBlock<T> overlapping_block(const Window& w, int64_t windows) {
     if (w.stride_width == 2) return overlapping_block<T, Taps, 2>(windows, kCounts);
     return nullptr;
   };
-  if (w.dilation_width != 1 || w.kernel_depth != 1) return nullptr;
+  if (w.dilation_width != 1) return nullptr;
   switch (w.kernel_width) {
     case 3: return by_stride(std::integral_constant<int, 3>{});
     case 5: return by_stride(std::integral_constant<int, 5>{});
@@ -120,41 +147,90 @@ OverlappingBlock<T> overlapping_block(const Window& w, int64_t windows) {
   }
 }
 
-// The windows [first_x, first_x + count) of one output row, in blocks of nearly equal size. False:
-// there are no such blocks.
+// A series of windows, as in window_loops.h, with what follows their sums.
 template <class T>
-bool multiply_overlapping_row(const Window& w, const T* image, const T* weights, T* out,
-                              int64_t out_step, int64_t y, int64_t first_x, int64_t count,
-                              int64_t channels) {
-  const int64_t blocks = ceil_div(count, int64_t{kMostOverlapping});
-  const int64_t step = ceil_div(count, blocks);
-  const OverlappingBlock<T> block = overlapping_block<T>(w, step);
-  if (block == nullptr) return false;
-  const int64_t row_step = int64_t{w.width} * w.pixel;
-  const Taps rows = along_rows(w).inside(y);
-  const int64_t top = along_rows(w).place(y, rows.begin);
-  Overlapping<T> at;
-  at.out_step = out_step;
-  at.at = image + top * row_step;
-  at.width = w.width;
-  at.pixel = w.pixel;
-  at.rows = rows.count();
-  at.row_step = w.dilation_height * row_step;
-  at.later_row_step = row_step;
-  at.later_rows = w.height * row_step * int64_t{sizeof(T)} >= kFarBytes ? w.stride_height : 0;
-  at.weight_step = w.weights;
-  at.weights = weights + rows.begin * w.kernel_width * w.weights;
-  // Behind the rows of these windows. Those behind the last ones of an image are the next one's.
-  const T* const later = image + (along_rows(w).place(y, w.kernel_height - 1) + 1) * row_step;
-  for (int64_t x = 0; x < count; x += step) {
-    at.out = out + x * out_step;
-    at.left = (first_x + x) * w.stride_width - w.pad_left;
-    at.later = later + at.left * w.pixel;
-    const int64_t windows = lesser(step, count - x);
-    (windows == step ? block : overlapping_block<T>(w, windows))(at, channels);
+class OverlappingSeries {
+ public:
+  // Fewer channels than fill most of a vector share it with those of other windows.
+  static bool fits(const Window& w, int64_t channels) {
+    return 2 * channels > kLanes<T> && overlapping_block<T>(w, 1) != nullptr;
   }
-  return true;
-}
+
+  explicit OverlappingSeries(const Finish<T>& finish) : finish_(finish) {}
+
+  template <class X>
+  DVM_INLINE void operator()(const Window& w, const X& x, T* out, int64_t out_step, int64_t count,
+                             int64_t channels) const {
+    Overlapping<T> at;
+    at.finish = finish_;
+    at.finish.stream = finish_.stream && kVectorBytes % kLineBytes == 0 &&
+                       reinterpret_cast<uintptr_t>(out) % kLineBytes == 0 &&
+                       out_step * int64_t{sizeof(T)} % kLineBytes == 0;
+    at.out_step = out_step;
+    at.width = w.width;
+    at.pixel = w.pixel;
+    at.row_step = int64_t{w.dilation_height} * w.width * w.pixel;
+    at.later_row_step = int64_t{w.width} * w.pixel;
+    const bool far = w.height * at.later_row_step * int64_t{sizeof(T)} >= kFarBytes;
+    at.later_rows = far ? w.stride_height : 0;
+    at.weight_step = w.weights;
+    const int64_t piece = channels_at_once(w, channels);
+    for (int64_t c = 0; c < channels; c += piece) {
+      multiply_rows(w, at, x.images.at + c, x.weights.at + c, out + c, first_number(x.numbers),
+                    count, lesser(piece, channels - c));
+      if (at.finish.addend != nullptr) at.finish.addend += piece;
+    }
+  }
+
+ private:
+  static int64_t channels_at_once(const Window& w, int64_t channels) {
+    constexpr int64_t kLeast = kLeastVectors * kLanes<T>;
+    const int64_t pixels = int64_t{w.kernel_height} * w.width + w.taps();
+    const int64_t most = kRowBytes / (pixels * int64_t{sizeof(T)}) / kLeast * kLeast;
+    return most == 0 ? channels : lesser(most, channels);
+  }
+
+  // Output row by output row.
+  static void multiply_rows(const Window& w, Overlapping<T>& at, const T* images, const T* weights,
+                            T* out, int64_t number, int64_t count, int64_t channels) {
+    const int64_t image_step = w.height * at.later_row_step;
+    Position position(w, number);
+    while (count > 0) {
+      const int64_t windows = lesser(w.out_width - position.x, count);
+      const Along down = along_rows(w);
+      const Taps rows = down.inside(position.y);
+      const T* const image = images + position.image * image_step;
+      at.rows = rows.count();
+      at.at = image + down.place(position.y, rows.begin) * at.later_row_step;
+      at.weights = weights + rows.begin * w.kernel_width * w.weights;
+      // Behind the rows of these windows. Those behind the last ones of an image are the next
+      // one's.
+      at.later = image + (down.place(position.y, w.kernel_height - 1) + 1) * at.later_row_step;
+      multiply_row(w, at, out, position.x, windows, channels);
+      out += windows * at.out_step;
+      count -= windows;
+      position.x += windows - 1;
+      position.advance(w);
+    }
+  }
+
+  // In blocks of nearly equal size.
+  static void multiply_row(const Window& w, Overlapping<T>& at, T* out, int64_t first_x,
+                           int64_t count, int64_t channels) {
+    const T* const later = at.later;
+    const int64_t step = ceil_div(count, ceil_div(count, int64_t{kMostOverlapping}));
+    const OverlappingBlock<T> block = overlapping_block<T>(w, step);
+    for (int64_t x = 0; x < count; x += step) {
+      const int64_t windows = lesser(step, count - x);
+      at.out = out + x * at.out_step;
+      at.left = (first_x + x) * w.stride_width - w.pad_left;
+      at.later = later + at.left * w.pixel;
+      (windows == step ? block : overlapping_block<T>(w, windows))(at, channels);
+    }
+  }
+
+  Finish<T> finish_;
+};
 
 }  // namespace
 }  // namespace dvm::DVM_LEVEL

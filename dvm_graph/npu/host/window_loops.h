@@ -33,6 +33,10 @@ struct Operands {
     moved.numbers.at += offset(numbers);
     return moved;
   }
+  // The inner loop is results of a window.
+  DVM_INLINE bool by_results(bool weighted) const {
+    return numbers.inner == 0 && to.inner == 1 && weights.inner == weighted;
+  }
   // What is read does not change with the middle loop, or the inner one, but for the windows.
   DVM_INLINE bool same_along_middle() const { return images.middle == 0 && weights.middle == 0; }
   DVM_INLINE bool same_along_inner() const { return images.inner == 0 && weights.inner == 0; }

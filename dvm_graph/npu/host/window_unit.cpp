@@ -143,15 +143,7 @@ void reduce_groups(const Core& core, const Window& w, const Operands<T>& x, cons
 }
 
 template <class Op, class T>
-void reduce_handler(Core& core, const uint64_t* words) {
-  const Extents e = extents_of(core, words);
-  if (e.empty()) return;
-  Operands<T> x{tile_at<T>(core, operand_words(words, 0)),
-                tile_at<const T>(core, operand_words(words, 1)),
-                {nullptr, 0, 0, 0},
-                numbers_at(core, words)};
-  if constexpr (Op::kWeighted) x.weights = tile_at<const T>(core, operand_words(words, 3));
-  const Window w = window_at(words, Op::kWeighted ? 4 : 3);
+void reduce(const Core& core, const Window& w, Operands<T> x, const Extents& e) {
   const bool alone = w.channels == 1;
   if (e.inner == 1) {  // a loop of whatever strides
     x.numbers.inner = 0;
@@ -160,9 +152,8 @@ void reduce_handler(Core& core, const uint64_t* words) {
     x.weights.inner = Op::kWeighted;
   }
   constexpr OfChannels<Op, T> kOfChannels;
-  const bool by_results =
-      x.numbers.inner == 0 && x.to.inner == 1 && x.weights.inner == Op::kWeighted;
-  if (by_results && alone && x.images.inner == 1) return reduce_rows(w, kOfChannels, x, e);
+  if (x.by_results(Op::kWeighted) && alone && x.images.inner == 1)
+    return reduce_rows(w, kOfChannels, x, e);
   const bool by_windows = x.numbers.inner == 1 && x.images.inner == 0 && x.weights.inner == 0;
   const bool across = by_windows && x.numbers.middle == 0 && x.weights.middle == Op::kWeighted;
   if (by_windows && alone && (e.middle == 1 || !across)) return reduce_single(w, kOfChannels, x, e);
@@ -172,7 +163,7 @@ void reduce_handler(Core& core, const uint64_t* words) {
     return;
   }
   if constexpr (Op::kWeighted) {
-    if (by_results && x.images.inner == 0) return reduce_groups(core, w, x, e);
+    if (x.by_results(true) && x.images.inner == 0) return reduce_groups(core, w, x, e);
     const Splat<T> by_group{w.channels, e.middle};
     const OfGroups<T, Splat<T>> series{by_group};
     if (across && x.images.middle == 0) {
@@ -185,6 +176,69 @@ void reduce_handler(Core& core, const uint64_t* words) {
   reduce_scattered(w, kOfChannels, x, e);
 }
 
+template <class Op, class T>
+void pool_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const Operands<T> x{tile_at<T>(core, operand_words(words, 0)),
+                      tile_at<const T>(core, operand_words(words, 1)),
+                      {nullptr, 0, 0, 0},
+                      numbers_at(core, words)};
+  reduce<Op>(core, window_at(words, 3), x, e);
+}
+
+// What follows sums that are in memory by now; `row` is added to them.
+template <class T>
+void finish_sums(const Tile<T>& to, const Extents& e, const T* row, const Finish<T>& finish) {
+  using V = Full<T>;
+  const int64_t step = to.inner == 1 ? kLanes<T> : 1;
+  for (int64_t o = 0; o < e.outer; o++) {
+    for (int64_t m = 0; m < e.middle; m++) {
+      T* const at = to.at + o * to.outer + m * to.middle;
+      for (int64_t i = 0; i < e.inner; i += step) {
+        const int64_t lanes = lesser(step, e.inner - i);
+        const V sums = load_partial<V>(at + i * to.inner, lanes);
+        store_partial(at + i * to.inner, finish.bounded(sums + load_partial<V>(row + i, lanes)),
+                      lanes);
+      }
+    }
+  }
+}
+
+template <class T>
+void depthwise_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const Operands<T> x{tile_at<T>(core, operand_words(words, 0)),
+                      tile_at<const T>(core, operand_words(words, 1)),
+                      tile_at<const T>(core, operand_words(words, 3)), numbers_at(core, words)};
+  const auto addend = tile_at<const T>(core, operand_words(words, 4));
+  const bool adds = !is_immediate(operand_words(words, 4));
+  const Window w = window_at(words, 5);
+  Finish<T> finish;
+  const uint64_t* const bounds = bounds_of(Form::depthwise, words);
+  __builtin_memcpy(&finish.low, bounds, sizeof finish.low);
+  __builtin_memcpy(&finish.high, bounds + 1, sizeof finish.high);
+  if (w.channels == 1 && x.by_results(true) && x.images.inner == 1 && addend.inner == adds &&
+      OverlappingSeries<T>::fits(w, e.inner)) {
+    if (adds) finish.addend = addend.at;
+    finish.stream = streams(words);
+    return reduce_rows(w, OverlappingSeries<T>(finish), x, e);
+  }
+  if (!adds && finish.low == -kInfinite<T> && finish.high == kInfinite<T>)
+    return reduce<Weighted>(core, w, x, e);
+  // Sums may lie where the addend does, which is copied before.
+  constexpr int64_t kPiece = 512;
+  T row[kPiece] = {};
+  for (int64_t i = 0, all = e.inner; i < all; i += kPiece) {
+    e.inner = lesser(kPiece, all - i);
+    for (int64_t j = 0; adds && j < e.inner; j++) row[j] = addend.at[(i + j) * addend.inner];
+    const Operands<T> piece = x.at(0, 0, i);
+    reduce<Weighted>(core, w, piece, e);
+    finish_sums(piece.to, e, row, finish);
+  }
+}
+
 struct Windows {
   static constexpr bool accepts(Family family, Form form, DType dtype) {
     return part_of(family, form, dtype) == Part::window;
@@ -194,11 +248,11 @@ struct Windows {
     if constexpr (Form_ == Form::pack_patches)
       return &pack_patches_handler<StorageType<D>, RegisterType<D>>;
     else if constexpr (F == Family::d_pool_max)
-      return &reduce_handler<Max, ElementType<D>>;
+      return &pool_handler<Max, ElementType<D>>;
     else if constexpr (F == Family::d_pool_sum)
-      return &reduce_handler<Sum, ElementType<D>>;
+      return &pool_handler<Sum, ElementType<D>>;
     else if constexpr (F == Family::d_depthwise)
-      return &reduce_handler<Weighted, ElementType<D>>;
+      return &depthwise_handler<ElementType<D>>;
     else
       return nullptr;
   }

@@ -1,9 +1,10 @@
-#include "vm/quantize_windows.h"
+#include "vm/finish_windows.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include "vm/bounds.h"
 #include "vm/strips.h"
 #include "vm/tile_loops.h"
 #include "vm/whole_level.h"
@@ -11,14 +12,14 @@
 namespace dvm {
 namespace {
 
-constexpr int kAddend = 4, kFactor = 5;  // operands of d_depthwise_quantize
+constexpr int kAddend = 4, kFactor = 5;  // operands of d_depthwise, and of d_depthwise_quantize
 
 // The instructions behind one that sums windows, each of which alone reads what the one before
 // writes, over the same loops.
 class Chain {
  public:
   Chain(const TileCode& code, const std::vector<int32_t>& last_use, size_t sums)
-      : code_(code), last_use_(last_use), sums_(sums), end_(sums + 1) {
+      : code_(&code), last_use_(&last_use), sums_(sums), end_(sums + 1) {
     made_ = code.instructions[sums].operands[0];
   }
 
@@ -27,19 +28,19 @@ class Chain {
   // Goes on to the next instruction, if it is of this kind; null: it is not. Valid until the next
   // call.
   const TileInstruction* next(Family family, DType dtype) {
-    if (end_ >= code_.instructions.size()) return nullptr;
-    const TileInstruction& sums = code_.instructions[sums_];
-    at_ = code_.instructions[end_];
+    if (end_ >= code_->instructions.size()) return nullptr;
+    const TileInstruction& sums = code_->instructions[sums_];
+    at_ = code_->instructions[end_];
     if (at_.family != family || at_.dtype != dtype) return nullptr;
     if (at_.changed_mask != sums.changed_mask || ((at_.flags ^ sums.flags) & kChunks) != 0)
       return nullptr;
     const Loops loops = loops_of(sums);
     if (loops_of(at_) != loops) {
-      if (!loops_of(at_).flat() || !splits(code_, at_, loops, 0)) return nullptr;
-      split(code_, at_, loops);
+      if (!loops_of(at_).flat() || !splits(*code_, at_, loops, 0)) return nullptr;
+      split(*code_, at_, loops);
     }
-    const bool alone = made_.space == Space::local && !code_.buffers[made_.index].kept &&
-                       last_use_[made_.index] == static_cast<int32_t>(end_);
+    const bool alone = made_.space == Space::local && !code_->buffers[made_.index].kept &&
+                       (*last_use_)[made_.index] == static_cast<int32_t>(end_);
     int reads = 0;
     for (int k = 1; k < at_.operand_count; ++k) {
       if (!is_made(at_.operands[k])) continue;
@@ -53,9 +54,17 @@ class Chain {
   }
 
   const TileOperand& made() const { return made_; }  // by the last instruction
+  uint8_t flags() const { return at_.flags; }        // of it; none: there is none
 
   // Of the last instruction, which has two operands: what it reads besides.
   const TileOperand& other() const { return at_.operands[read_ == 1 ? 2 : 1]; }
+
+  // One for each element along the inner loop, side by side, or 0 for all.
+  bool is_row_or_zero() const {
+    const TileOperand& by = other();
+    if (by.space == Space::immediate) return by.immediate() == 0;
+    return by.outer == 0 && by.middle == 0 && by.inner == 1;
+  }
 
   // One for all elements, or for those along one loop.
   bool varies_once() const {
@@ -81,45 +90,79 @@ class Chain {
            operand.middle == made_.middle && operand.outer == made_.outer;
   }
 
-  const TileCode& code_;
-  const std::vector<int32_t>& last_use_;
-  const size_t sums_;
-  size_t end_;
+  const TileCode* code_;
+  const std::vector<int32_t>* last_use_;
+  size_t sums_, end_;
   TileOperand made_;  // what the instruction before has written
   TileInstruction at_ = kNoInstruction;
   int read_ = 0;  // the operand that this one reads it as
 };
 
-class Quantizer {
+class Finisher {
  public:
-  Quantizer(TileCode& code, QuantizeScratch& scratch) : code_(code), last_use_(scratch.last_use) {}
+  Finisher(TileCode& code, FinishScratch& scratch) : code_(code), last_use_(scratch.last_use) {}
 
   void run() {
     auto& instructions = code_.instructions;
-    if (std::ranges::none_of(instructions, sums_bytes)) return;
+    if (std::ranges::none_of(instructions, sums_windows)) return;
     find_last_uses(code_, last_use_);
     size_t kept = 0;
     for (size_t i = 0; i < instructions.size();) {
-      const size_t end = sums_bytes(instructions[i]) ? find(i) : 0;
-      instructions[kept++] = end > 0 ? quantized_ : instructions[i];
+      const size_t end = find(i);
+      instructions[kept++] = end > 0 ? finished_ : instructions[i];
       i = end > 0 ? end : i + 1;
     }
     instructions.resize(kept);
   }
 
  private:
-  static bool sums_bytes(const TileInstruction& instruction) {
-    return instruction.family == Family::d_depthwise_bytes;
+  static bool sums_windows(const TileInstruction& instruction) {
+    return instruction.family == Family::d_depthwise ||
+           instruction.family == Family::d_depthwise_bytes;
   }
 
   // Makes the one instruction of the chain that begins here, and returns its end; 0: there is none.
-  // The chain is what follows products that quantise, too (CubeProblem::find_levels).
   size_t find(size_t sums) {
+    switch (code_.instructions[sums].family) {
+      case Family::d_depthwise: return find_bounded(sums);
+      case Family::d_depthwise_bytes: return find_quantized(sums);
+      default: return 0;
+    }
+  }
+
+  // A row is added, and results are kept between numbers.
+  size_t find_bounded(size_t sums) {
     Chain chain(code_, last_use_, sums);
-    quantized_ = code_.instructions[sums];
-    quantized_.family = Family::d_depthwise_quantize;
-    quantized_.operand_count = 6;
-    TileOperand& addend = quantized_.operands[kAddend];
+    finished_ = code_.instructions[sums];
+    const DType dtype = finished_.dtype;
+    Bounds bounds;
+    Chain more = chain;
+    if (more.next(Family::v_add, dtype) && more.is_row_or_zero()) {
+      finished_.operands[kAddend] = more.other();
+      chain = more;
+    }
+    while (bound(more = chain, dtype, bounds)) chain = more;
+    bounds.write(dtype, finished_.extra);
+    finished_.operands[0] = chain.made();
+    finished_.flags |= chain.flags() & kStream;
+    return chain.end();
+  }
+
+  static bool bound(Chain& chain, DType dtype, Bounds& bounds) {
+    const bool above = chain.next(Family::v_max, dtype) != nullptr;
+    if (!above && !chain.next(Family::v_min, dtype)) return false;
+    const TileOperand& number = chain.other();
+    return number.space == Space::immediate &&
+           bounds.keep(above, real_of(dtype, number.immediate()));
+  }
+
+  // The chain is what follows products that quantise, too (CubeProblem::find_levels).
+  size_t find_quantized(size_t sums) {
+    Chain chain(code_, last_use_, sums);
+    finished_ = code_.instructions[sums];
+    finished_.family = Family::d_depthwise_quantize;
+    finished_.operand_count = 6;
+    TileOperand& addend = finished_.operands[kAddend];
     addend = TileOperand::of_immediate(0);
     if (chain.next(Family::v_add, DType::i32)) {
       if (!chain.varies_once()) return 0;
@@ -127,7 +170,7 @@ class Quantizer {
     }
     if (!chain.next(Family::v_cast_to_f32, DType::i32)) return 0;
     if (!chain.next(Family::v_mul, DType::f32) || !chain.varies_once()) return 0;
-    quantized_.operands[kFactor] = chain.other();
+    finished_.operands[kFactor] = chain.other();
     Levels levels{};
     if (!chain.next(Family::v_round, DType::f32)) return 0;
     if (chain.next(Family::v_add, DType::f32) && !chain.level(levels.zero)) return 0;
@@ -140,7 +183,7 @@ class Quantizer {
       levels = levels.moved(more);
     }
     if (!store(chain, levels)) return 0;
-    std::memcpy(quantized_.extra, &levels, sizeof levels);
+    std::memcpy(finished_.extra, &levels, sizeof levels);
     return chain.end();
   }
 
@@ -156,35 +199,37 @@ class Quantizer {
       if (bytes == nullptr) continue;
       if (!are_bytes(levels, dtype)) return false;
       // What is turned around is so in tiles, not byte by byte.
-      if (bytes->operands[0].inner != quantized_.operands[0].inner) return false;
-      quantized_.dtype = dtype;
-      quantized_.operands[0] = bytes->operands[0];
+      if (bytes->operands[0].inner != finished_.operands[0].inner) return false;
+      finished_.dtype = dtype;
+      finished_.operands[0] = bytes->operands[0];
       return true;
     }
     const TileOperand numbers = chain.made();
     const TileInstruction* const bundles = chain.next(Family::d_pack_a_bundles, DType::i32);
     if (bundles == nullptr) {
-      quantized_.dtype = DType::i32;
-      quantized_.operands[0] = numbers;
+      finished_.dtype = DType::i32;
+      finished_.operands[0] = numbers;
       return true;
     }
     if (!joins(*bundles)) return false;
     if (!joins_over(bundles->family, extent_of(code_, bundles->extents[2]))) return false;
-    quantized_.dtype = levels.low < 0 ? DType::i8 : DType::u8;
-    TileOperand& to = quantized_.operands[0];
+    finished_.dtype = levels.low < 0 ? DType::i8 : DType::u8;
+    TileOperand& to = finished_.operands[0];
     to = bundles->operands[0];
     to.outer *= bundle_steps(DType::i8);
     to.middle *= bundle_steps(DType::i8);
-    return are_bytes(levels, quantized_.dtype);
+    return are_bytes(levels, finished_.dtype);
   }
 
   TileCode& code_;
   std::vector<int32_t>& last_use_;
-  TileInstruction quantized_ = kNoInstruction;
+  TileInstruction finished_ = kNoInstruction;
 };
 
 }  // namespace
 
-void quantize_windows(TileCode& code, QuantizeScratch& scratch) { Quantizer(code, scratch).run(); }
+void finish_windows(TileCode& code, const Target& target, FinishScratch& scratch) {
+  if (target.unified_memory) Finisher(code, scratch).run();
+}
 
 }  // namespace dvm

@@ -1,0 +1,114 @@
+"""Depth-wise convolutions begin with a row and are bounded in registers, whatever follows them.
+
+Every addend with every chain of bounds and every window, behind a product and before one, against onnxruntime.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import dvm_graph
+from tests.decompose.reference import session
+from tests.end_to_end.reference import assert_all_close
+from tests.end_to_end.test_control_flow import parse
+
+ADDENDS = {
+    "none": ("", "d"),
+    "zero": ("e = Add(d, zero)", "e"),
+    "number": ("e = Add(d, number)", "e"),
+    "row": ("e = Add(d, row)", "e"),
+    "turned": ("e = Add(row, d)", "e"),
+    "image": ("e = Add(d, p)", "e"),
+    "itself": ("e = Add(d, d)", "e"),
+}
+BOUNDS = {
+    "none": (),
+    "relu": ("Relu({})",),
+    "clip": ("Clip({}, low, high)",),
+    "crossed": ("Max({}, high)", "Min({}, low)"),
+    "of a row": ("Max({}, row)",),
+    "not a number": ("Max({}, nan)",),
+    "and more": ("Relu({})", "Mul({}, row)", "Min({}, high)"),
+}
+WINDOWS = {
+    "3 x 3": "kernel_shape = [3, 3], pads = [1, 1, 1, 1]",
+    "5 x 5 by 2": "kernel_shape = [5, 5], strides = [2, 2], pads = [2, 2, 2, 2]",
+    "dilated": "kernel_shape = [3, 3], dilations = [2, 2], pads = [2, 2, 2, 2]",
+}
+MODEL = """g (float[n, 24, h, w] x, float[24, 24, 1, 1] k, float[24, 1, t, t] weights,
+    float[24, 1, 1] row, float zero, float number, float low, float high, float nan) => (float[n, a, b, c] y) {{
+  p = Conv(x, k)
+  d = Conv<group = 24, {window}>(p, weights)
+  {steps}
+  y = {last}
+}}"""
+
+
+def model(addend: str, bounds: str, window: str, product: bool) -> onnx.ModelProto:
+    step, name = ADDENDS[addend]
+    if addend == "image" and window != "3 x 3":
+        pytest.skip("the image before the convolution has another size")
+    steps = [step]
+    for i, bound in enumerate(BOUNDS[bounds]):
+        steps.append(f"b{i} = {bound.format(name)}")
+        name = f"b{i}"
+    last = f"Conv({name}, k)" if product else f"Identity({name})"
+    return parse(MODEL.format(window=WINDOWS[window], steps="\n  ".join(steps), last=last))
+
+
+CONSTANTS = ("k", "weights", "row", "zero", "number", "low", "high", "nan")
+
+
+def with_constants(proto: onnx.ModelProto, window: str) -> onnx.ModelProto:
+    random = np.random.default_rng(0)
+    taps = 5 if window.startswith("5") else 3
+    arrays: dict[str, Any] = {
+        "k": random.standard_normal((24, 24, 1, 1)) / 5,
+        "weights": random.standard_normal((24, 1, taps, taps)) / 3,
+        "row": random.standard_normal((24, 1, 1)),
+        "zero": 0.0,
+        "number": 0.25,
+        "low": -0.5,
+        "high": 0.75,
+        "nan": np.nan,
+    }
+    inputs = [i for i in proto.graph.input if i.name not in CONSTANTS]
+    del proto.graph.input[:]
+    proto.graph.input.extend(inputs)
+    used = {name for node in proto.graph.node for name in node.input}
+    for name in CONSTANTS:
+        if name in used:
+            array = np.asarray(arrays[name], np.float32)
+            proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return proto
+
+
+@pytest.mark.parametrize("product", [False, True], ids=["result", "product"])
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(("addend", "bounds"), itertools.product(ADDENDS, BOUNDS))
+def test_what_follows_sums_of_windows(
+    addend: str, bounds: str, window: str, product: bool
+) -> None:
+    proto = with_constants(model(addend, bounds, window, product), window)
+    compiled, reference = dvm_graph.optimize(proto, strict=True), session(proto)
+    for shape in ((1, 24, 7, 9), (3, 24, 1, 2), (2, 24, 14, 14)):
+        feeds = {"x": np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
+        assert_all_close(compiled.run(feeds), reference.run(None, feeds), reduction_length=24 * 25 * 24)
+
+
+@pytest.mark.parametrize("addend", ["none", "zero", "row", "turned"])
+@pytest.mark.parametrize("bounds", ["relu", "clip"])
+def test_a_row_and_bounds_are_no_instructions(addend: str, bounds: str) -> None:
+    """Nor is a zero added to a product, or what bounds it behind that."""
+    proto = with_constants(model(addend, bounds, "3 x 3", False), "3 x 3")
+    listings = dvm_graph.optimize(proto, strict=True).listings({"n": 1, "h": 14, "w": 14})
+    text = next(listing.text for listing in listings if "d_depthwise" in listing.text)
+    assert not {"v_add_f32", "v_max_f32", "v_min_f32"} & set(text.split())
+    assert "clamp (#-inf, #inf)" not in next(
+        line for line in text.splitlines() if "d_depthwise" in line
+    )
