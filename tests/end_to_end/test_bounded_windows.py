@@ -108,7 +108,6 @@ def test_what_follows_sums_of_windows(addend: str, bounds: str, window: str, pro
 @pytest.mark.parametrize("addend", ["none", "zero", "row", "turned"])
 @pytest.mark.parametrize("bounds", ["relu", "clip"])
 def test_a_row_and_bounds_are_no_instructions(addend: str, bounds: str) -> None:
-    """Nor is a zero added to a product, or what bounds it behind that."""
     proto = with_constants(model(addend, bounds, "3 x 3", False), "3 x 3")
     listings = dvm_graph.optimize(proto, strict=True).listings({"n": 1, "h": 14, "w": 14})
     text = next(listing.text for listing in listings if "d_depthwise" in listing.text)
@@ -116,3 +115,19 @@ def test_a_row_and_bounds_are_no_instructions(addend: str, bounds: str) -> None:
     assert "clamp (#-inf, #inf)" not in next(
         line for line in text.splitlines() if "d_depthwise" in line
     )
+
+
+def test_zeros_behind_a_product_are_no_instructions() -> None:
+    """Folded statistics of a network that was never trained: its biases are zeros."""
+    text = """g (float[n, 24, h, w] x, float[24, 24, 1, 1] k, float zero) => (float[n, a, b, c] y) {
+      p = Conv(x, k)
+      d = Add(p, zero)
+      y = Relu(d)
+    }"""
+    proto = with_constants(parse(text), "3 x 3")
+    compiled = dvm_graph.optimize(proto, strict=True)
+    feeds = {"x": np.random.default_rng(1).standard_normal((2, 24, 9, 9)).astype(np.float32)}
+    bytecode = compiled.disassemble(feeds)
+    assert "m_matmul_clamp_f32" in bytecode
+    assert not {"v_add_f32", "v_max_f32"} & set(bytecode.split())
+    assert_all_close(compiled.run(feeds), session(proto).run(None, feeds), reduction_length=24)
