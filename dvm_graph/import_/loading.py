@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from os import PathLike
@@ -33,6 +33,8 @@ from dvm_graph.errors import (
     UnsupportedError,
     checked_path,
 )
+from dvm_graph.import_.schemas import signature
+from dvm_graph.import_.vendor_library import kernels
 
 Source: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
 
@@ -70,9 +72,11 @@ def load_model(source: Source, max_nodes: int) -> ImportedModel:
     opsets = opset_versions(model.opset_import)
     _check_opset(opsets)
     initializers = tuple(model.graph.initializer)
-    _check_size(model, _callees(model.functions), max_nodes)
+    functions = _own_functions(model)
+    used = _callees(functions)
+    _check_size(model, used, max_nodes)
     if model.functions:
-        model = _inline_functions(model)
+        model = _inline_functions(model, functions, _levels(used))
     return ImportedModel(model, initializers, folder, opsets)
 
 
@@ -204,13 +208,40 @@ def _check_opset(opsets: dict[str, int]) -> None:
         )
 
 
-def _inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Inlines model-local functions in a copy whose initializers are stubs: weights stay put."""
+def _own_functions(model: onnx.ModelProto) -> list[onnx.FunctionProto]:
+    """The functions of a model, without those that have the name of an operator.
+
+    ONNX leaves it to the runtime which of the two a node means. As in onnxruntime it is the operator,
+    where the opset that the model imports has one that can be run.
+    """
+    versions = opset_versions(model.opset_import)
+    return [f for f in model.functions if not _is_operator(f, versions)]
+
+
+def _is_operator(function: onnx.FunctionProto, versions: Mapping[str, int]) -> bool:
+    domain = default_domain(function.domain)
+    if domain not in versions or not (domain == "" or domain.startswith(_OPERATOR_DOMAINS)):
+        return False
+    known = signature(function.name, domain, versions[domain])
+    return known is not None and (
+        known.definition is not None or bool(kernels(function.name, domain, known.since_version))
+    )
+
+
+def _inline_functions(
+    model: onnx.ModelProto,
+    functions: Sequence[onnx.FunctionProto],
+    levels: Sequence[Collection[_Function]],
+) -> onnx.ModelProto:
+    """Inlines `functions` in a copy whose initializers are stubs: weights stay put.
+
+    `levels` are their names, callers before callees.
+    """
     graph = model.graph
     light = onnx.ModelProto(
         ir_version=model.ir_version,
         opset_import=model.opset_import,
-        functions=model.functions,
+        functions=functions,
         metadata_props=model.metadata_props,
         producer_name=model.producer_name,
         domain=model.domain,
@@ -231,9 +262,29 @@ def _inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         light.model_version = model.model_version
     _keep_versions(light)
     try:
+        if any(function.attribute_proto for function in functions):
+            light = _inline_with_defaults(light, levels)
         return onnx.inliner.inline_local_functions(light, convert_version=False)
     except _NOT_INLINED as error:
         raise ModelError(f"the model's functions cannot be inlined: {error}") from error
+
+
+def _inline_with_defaults(
+    model: onnx.ModelProto, levels: Iterable[Collection[_Function]]
+) -> onnx.ModelProto:
+    """Inlines functions with the defaults of attributes that calls omit, callers before callees.
+
+    The inliner does not know defaults. What a call inside of a function omits shows once that
+    function is inlined: an attribute that it hands on may have been omitted by its own caller.
+    """
+    defaults = {_name(function): function.attribute_proto for function in model.functions}
+    for level in levels:
+        for node in every_node(model.graph.node):
+            if _callee(node) in level:
+                given = {attribute.name for attribute in node.attribute}
+                node.attribute.extend(a for a in defaults[_callee(node)] if a.name not in given)
+        model = onnx.inliner.inline_selected_functions(model, [name[:2] for name in level])
+    return model
 
 
 _VERSION = "dvm_graph.opset"
@@ -271,8 +322,18 @@ def own_version(node: onnx.NodeProto) -> tuple[onnx.NodeProto, int | None]:
     return plain, int(version)
 
 
-_Function: TypeAlias = tuple[str, str]
-"""Domain and name."""
+_Function: TypeAlias = tuple[str, str, str]
+"""Domain, name and overload."""
+
+_OPERATOR_DOMAINS = ("ai.onnx.", "com.microsoft")
+
+
+def _name(function: onnx.FunctionProto) -> _Function:
+    return default_domain(function.domain), function.name, function.overload
+
+
+def _callee(node: onnx.NodeProto) -> _Function:
+    return default_domain(node.domain), node.op_type, node.overload
 
 
 def _callees(functions: Iterable[onnx.FunctionProto]) -> dict[_Function, Counter[_Function]]:
@@ -283,7 +344,7 @@ def _callees(functions: Iterable[onnx.FunctionProto]) -> dict[_Function, Counter
     """
     used: dict[_Function, Counter[_Function]] = {}
     for function in functions:
-        caller = (default_domain(function.domain), function.name)
+        caller = _name(function)
         if caller in used:
             raise ModelError(f"function {caller[1]!r} is defined twice")
         used[caller] = _operators(function.node)
@@ -291,13 +352,25 @@ def _callees(functions: Iterable[onnx.FunctionProto]) -> dict[_Function, Counter
         order = list(TopologicalSorter(used).static_order())
     except CycleError as error:
         called = reversed(error.args[1])  # each in the list is called by the next
-        names = " -> ".join(name for _, name in called)
+        names = " -> ".join(name for _, name, _ in called)
         raise ModelError(f"functions of the model call themselves: {names}") from None
     return {name: used[name] for name in order if name in used}
 
 
+def _levels(used: dict[_Function, Counter[_Function]]) -> list[list[_Function]]:
+    """Functions by how deep calls of them are nested at most, those that no other calls first."""
+    depths = dict.fromkeys(used, 0)
+    for caller in reversed(used):  # callees stand before callers
+        for callee in used[caller].keys() & used.keys():
+            depths[callee] = max(depths[callee], depths[caller] + 1)
+    return [
+        [function for function in used if depths[function] == depth]
+        for depth in sorted(set(depths.values()))
+    ]
+
+
 def _operators(nodes: Iterable[onnx.NodeProto]) -> Counter[_Function]:
-    return Counter((default_domain(node.domain), node.op_type) for node in every_node(nodes))
+    return Counter(map(_callee, every_node(nodes)))
 
 
 def _check_size(

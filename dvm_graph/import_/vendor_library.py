@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -25,10 +25,12 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import helper
 
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.import_.loading import Source
 from dvm_graph.import_.types import read_type
 from dvm_graph.ir import Graph, ModelMetadata, Node, Value
 from dvm_graph.process import load_onnxruntime, vendor_failures
+
+if TYPE_CHECKING:
+    from dvm_graph.import_.loading import Source
 
 _OPSET = 13
 """Of the Shape nodes that are asked for ranks, where nothing else decides it."""

@@ -117,6 +117,79 @@ def test_functions_are_inlined_with_their_attributes() -> None:
     assert factor is not None and factor.data is not None and factor.data == 3.0
 
 
+DEFAULTS = (
+    '<domain: "local", opset_import: ["": 20, "local": 1]>\n'
+    "outer <slope: float = 0.9> (a) => (b) { b = local.inner <alpha: float = @slope> (a) }\n"
+    '<domain: "local", opset_import: ["": 20, "local": 1]>\n'
+    "handing_on <slope> (a) => (b) { b = local.inner <alpha: float = @slope> (a) }\n"
+    '<domain: "local", opset_import: ["": 20]>\n'
+    "inner <alpha: float = 0.7> (a) => (b) { b = LeakyRelu <alpha: float = @alpha> (a) }"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "slope"),
+    [
+        ("inner(x)", 0.7),
+        ("inner <alpha = 0.2> (x)", 0.2),
+        ("outer(x)", 0.9),
+        ("outer <slope = 0.3> (x)", 0.3),
+        ("handing_on(x)", 0.7),
+        ("handing_on <slope = 0.4> (x)", 0.4),
+    ],
+)
+def test_attributes_that_calls_omit_have_their_defaults(call: str, slope: float) -> None:
+    model = parse(
+        f"g (float[n] x) => (float[n] y) {{ y = local.{call} }}\n" + DEFAULTS,
+        imports=', "local": 1',
+    )
+    (node,) = load(model).nodes
+    assert node.op == "LeakyRelu"
+    assert node.attrs["alpha"] == pytest.approx(slope)
+
+
+def test_defaults_are_put_in_calls_of_branches() -> None:
+    model = parse(
+        "g (float[n] x, bool c) => (float[n] y) { y = If (c) <\n"
+        " then_branch = t () => (float[n] p) { p = local.inner(x) },\n"
+        " else_branch = e () => (float[n] q) { q = Neg(x) }> }\n" + DEFAULTS,
+        imports=', "local": 1',
+    )
+    x = np.array([-1, 2], np.float32)
+    (y,) = dvm_graph.optimize(model).run({"x": x, "c": np.array(True)})
+    np.testing.assert_allclose(y, [-0.7, 2])
+
+
+def test_functions_of_one_name_differ_in_their_overload() -> None:
+    model = parse(
+        "g (float[n] x) => (float[n] y) { a = local.f:first(x)\n y = local.f(a) }\n"
+        '<domain: "local", overload: "first", opset_import: ["": 20]>\n'
+        "f (a) => (b) { b = Neg(a) }\n"
+        '<domain: "local", opset_import: ["": 20]>\nf (a) => (b) { b = Exp(a) }',
+        imports=', "local": 1',
+    )
+    assert [node.op for node in load(model).nodes] == ["Neg", "Exp"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "imports", "taken"),
+    [
+        ("Relu", "", "Relu"),
+        ("com.microsoft.Gelu", ', "com.microsoft": 1', "Gelu"),
+        ("com.microsoft.NoSuchOperator", ', "com.microsoft": 1', "Neg"),
+        ("com.microsoft.BiasSplitGelu", ', "com.microsoft": 1', "Neg"),  # has no kernel
+    ],
+)
+def test_functions_with_the_name_of_an_operator(operator: str, imports: str, taken: str) -> None:
+    domain, _, name = operator.rpartition(".")
+    model = parse(
+        f"g (float[n] x) => (float[n] y) {{ y = {operator}(x) }}\n"
+        f'<domain: "{domain}", opset_import: ["": 20]>\n{name} (a) => (b) {{ b = Neg(a) }}',
+        imports=imports,
+    )
+    assert [node.op for node in load(model).nodes] == [taken]
+
+
 def test_functions_that_call_themselves() -> None:
     model = parse(
         'g (float[n] x) => (float[n] y) { y = local.a(x) }\n<domain: "local", opset_import: ["": 20,'
