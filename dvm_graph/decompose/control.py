@@ -18,18 +18,31 @@ CONTROL = "control"
 
 
 def build_control(
-    builder: Builder, node: Node, operands: Operands, deduced: Deduced
+    builder: Builder,
+    node: Node,
+    operands: Operands,
+    deduced: Deduced,
+    unread: frozenset[int] = frozenset(),
 ) -> list[Value] | None:
-    """The results of the operator with compiled bodies; None: that is not for its bodies."""
+    """The results of the operator with compiled bodies; None: that is not for its bodies.
+
+    Nobody reads the results `unread`. States that no body reads either are left out: what is given for
+    them stands for their results, whatever types turns would give them.
+    """
     types = [*deduced.types[: len(deduced.types) - len(deduced.collected)], *deduced.collected]
-    if not deduced.bodies or not _compilable(node, operands, deduced.bodies, types):
+    if not deduced.bodies:
+        return None
+    useless = unread & _unread_states(node, operands, deduced) if node.op != "If" else frozenset()
+    left_out = deduced.unchanged | useless
+    native = [type_.native or at in useless for at, type_ in enumerate(types)]
+    if not all(native) or not _compilable(node, operands, deduced.bodies, len(types)):
         return None
     own = len(operands) - len(node.attrs.get("captures", ()))
     ordered = _rows_first(builder, node, operands)
     kept: Sequence[Value] = ()
-    if deduced.unchanged:
-        ordered, own, kept = _settled(node, ordered, own, deduced)
-        types = [type_ for at, type_ in enumerate(types) if at not in deduced.unchanged]
+    if left_out:
+        ordered, own, kept = _settled(node, ordered, own, deduced, useless)
+        types = [type_ for at, type_ in enumerate(types) if at not in left_out]
     given = [
         value
         for index, value in enumerate(ordered)
@@ -37,35 +50,62 @@ def build_control(
     ]
     turns = _turns(node, operands, len(kept))
     results = add_control(builder, node, given, deduced.bodies, turns, types)
-    for at, value in zip(sorted(deduced.unchanged), kept, strict=True):
+    for at, value in zip(sorted(left_out), kept, strict=True):
         results.insert(at, value)
     return _rows_in_place(builder, node, results)
 
 
+def _unread_states(node: Node, operands: Operands, deduced: Deduced) -> frozenset[int]:
+    """Which states of a Loop or Scan its body neither reads nor hands on: the first is 0."""
+    first, _, states = _states(node, operands)
+    graph = deduced.bodies[0].graph
+    inputs, unread = iter(graph.inputs[first:]), set()
+    for at, value in enumerate(operands[first:][:states]):
+        if at in deduced.unchanged and (value is None or value.is_constant):
+            continue  # is no input of the body
+        if not _reads(graph, next(inputs)):
+            unread.add(at)
+    return frozenset(unread - deduced.unchanged)
+
+
+def _states(node: Node, operands: Operands) -> tuple[int, int, int]:
+    """How many operands of a Loop or Scan lie before its states, how many results of its body do, and how many
+    states there are.
+    """
+    own = len(operands) - len(node.attrs.get("captures", ()))
+    if node.op == "Loop":
+        return 2, 1, own - 2
+    return 0, 0, own - int(node.attrs["num_scan_inputs"])
+
+
 def _settled(
-    node: Node, operands: Operands, own: int, deduced: Deduced
+    node: Node, operands: Operands, own: int, deduced: Deduced, useless: frozenset[int]
 ) -> tuple[Operands, int, Sequence[Value]]:
     """The operands with the states that no turn changes behind all others, as what the body reads of around it, how
-    many are before those, and these states. The body is made to read them there, and gives them no more.
+    many are before those, and these states. The body is made to read them there, and gives them no more. Of states
+    that are `useless` it gets none; what is given for them is among these states only.
     """
     graph = deduced.bodies[0].graph
-    loop = node.op == "Loop"
-    first, before, skipped = (2, 2, 1) if loop else (0, 0, 0)
-    states = own - first - (0 if loop else node.attrs["num_scan_inputs"])
+    first, skipped, states = _states(node, operands)
+    before = first
     inputs, moved = list(graph.inputs), []
     for state in range(states):
         value = operands[first + state]
-        if state not in deduced.unchanged:
+        if state in useless:
+            inputs.pop(before)
+        elif state not in deduced.unchanged:
             before += 1
         elif value is not None and not value.is_constant:
             moved.append(inputs.pop(before))
     graph.inputs = [*inputs, *moved]
-    given = [at for at in range(len(graph.outputs)) if at - skipped not in deduced.unchanged]
+    dropped = deduced.unchanged | useless
+    given = [at for at in range(len(graph.outputs)) if at - skipped not in dropped]
     graph.outputs = [graph.outputs[at] for at in given]
     graph.output_names = tuple(graph.output_names[at] for at in given)
-    kept = [v for at, v in enumerate(operands) if v and at - first in deduced.unchanged]
-    left = [v for at, v in enumerate(operands) if at - first not in deduced.unchanged]
-    return [*left, *kept], own - len(kept), kept
+    kept = {at - first: v for at, v in enumerate(operands) if v and at - first in dropped}
+    left = [v for at, v in enumerate(operands) if at - first not in dropped]
+    read = [value for at, value in kept.items() if at not in useless]
+    return [*left, *read], own - len(kept), list(kept.values())
 
 
 def add_control(
@@ -117,14 +157,12 @@ def _reads(body: Graph, value: Value) -> bool:
 
 
 def _compilable(
-    node: Node, operands: Operands, bodies: Sequence[BodyResults], types: Sequence[ResultType]
+    node: Node, operands: Operands, bodies: Sequence[BodyResults], results: int
 ) -> bool:
     own = len(operands) - len(node.attrs.get("captures", ()))
     given = [*operands[:own], *(v for v in operands[own:] if v is not None and not v.is_constant)]
-    if len(types) != len(node.outputs) or not all(v is None or v.native for v in given):
+    if results != len(node.outputs) or not all(v is None or v.native for v in given):
         return False  # bodies have the constants around them as their own, of whatever type
-    if any(not type_.native for type_ in types):
-        return False
     if any(not value.native for body in bodies for value in body.values):
         return False
     if node.op == "Loop" and bodies[0].values[0].dtype is not DType.BOOL:

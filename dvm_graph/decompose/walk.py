@@ -381,10 +381,22 @@ class _Walk:
     def _try_control(self, node: Node, operands: Sequence[Value | None]) -> bool:
         if not node.regions or self._tentative:
             return False
-        results = build_control(self._builder, node, operands, self._deduced(node, operands))
+        deduced = self._deduced(node, operands)
+        results = build_control(self._builder, node, operands, deduced, self._unread(node))
         if results is not None:
             self._bind(node, results)
         return results is not None
+
+    def _unread(self, node: Node) -> frozenset[int]:
+        """Which results of a node are known to be read by nobody."""
+        source = self._source
+        if node not in source:  # but part of a branch, or of a turn
+            return frozenset()
+        return frozenset(
+            at
+            for at, value in enumerate(node.outputs)
+            if not (source.users(value) or source.is_output(value))
+        )
 
     def _try_loop(self, node: Node, operands: Sequence[Value | None]) -> bool:
         """A Loop that stands for the node, if it is compiled."""

@@ -210,6 +210,36 @@ UNCHANGED_SCAN = """g (float[t, b, 4] x, float[4, 4] w, float[b, 4] first, float
 }"""
 
 
+UNREAD = """g (int64 n, float[b, 4] x, float[k] p, float[4, 4] w) => (float[b, 4] y, float[t, c, d] rows) {
+  one = Constant<value_floats = [1.0]>()
+  two = Constant<value_floats = [2.0]>()
+  a, fixed, y, o, unused, rows = Loop (n, "", one, two, x, p, w) <
+    body = turn (int64 i, bool go, float placeholder, float[1] kept, float[b, 4] state, float other, float[4, 4] kernel)
+        => (bool more, float mean, float[1] kept_after, float[b, 4] after, float sum, float[4, 4] kernel_after, float[c, d] row) {
+      more = Identity(go)
+      kept_after = Identity(kept)
+      kernel_after = Identity(kernel)
+      m = MatMul(state, kernel)
+      after = Tanh(m)
+      mean = ReduceMean(after)
+      sum = ReduceSum<keepdims = 0>(after)
+      row = Mul(after, kept)
+    }
+  >
+}"""
+UNREAD_SCAN = """g (float[t, b, 4] x, float[b, 4] first) => (float[b, 4] y, float[t, d, e] rows) {
+  zeros = Constant<value_float = 0.0>()
+  a, y, b, rows = Scan <num_scan_inputs = 1, body = turn (float last, float[b, 4] state, float[b, 4] twin, float[b, 4] one)
+      => (float last_after, float[b, 4] after, float[b, 4] twin_after, float[d, e] row) {
+    s = Add(state, one)
+    after = Tanh(s)
+    twin_after = Neg(one)
+    last_after = ReduceMax<keepdims = 0>(one)
+    row = Identity(after)
+  }> (zeros, first, first, x)
+}"""
+
+
 def _states_and_inputs(model: onnx.ModelProto, op: str) -> tuple[int, int]:
     """How many states an operator's turns have, and how many values they read in all."""
     graph = compile_model(model, Options()).graph
@@ -239,6 +269,23 @@ def test_states_that_a_scan_does_not_change() -> None:
     ]
     agrees(parse(UNCHANGED_SCAN), *runs)
     assert _states_and_inputs(parse(UNCHANGED_SCAN), "Scan") == (1, 4)
+
+
+def test_states_that_nobody_reads_may_be_of_other_types_than_turns_give() -> None:
+    """As exporters give them to variables of a loop that are not set before it."""
+    runs = [
+        {"n": np.array(n), "x": normal(b, 4), "p": normal(n), "w": normal(4, 4) * np.float32(0.3)}
+        for n in (1, 2, 7)
+        for b in (1, 3, 40)
+    ]
+    agrees(parse(UNREAD), *runs)
+    assert _states_and_inputs(parse(UNREAD), "Loop") == (1, 4)  # number, condition, state, w
+
+
+def test_states_of_a_scan_that_nobody_reads() -> None:
+    runs = [{"x": normal(t, b, 4), "first": normal(b, 4)} for t in (1, 6) for b in (1, 3)]
+    agrees(parse(UNREAD_SCAN), *runs)
+    assert _states_and_inputs(parse(UNREAD_SCAN), "Scan") == (1, 2)
 
 
 def test_results_of_turns_that_are_not_computed_there() -> None:
