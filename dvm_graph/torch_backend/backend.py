@@ -26,6 +26,7 @@ from dvm_graph.process import load_compiler
 from dvm_graph.torch_backend.decompositions import DECOMPOSED
 from dvm_graph.torch_backend.operators import is_operator, is_supported
 from dvm_graph.torch_backend.piece import ORDER, Order, compile_piece, inverse, order_of
+from dvm_graph.torch_backend.resizing import WHOLE, whole
 from dvm_graph.torch_backend.sizes import Sizes
 from dvm_graph.torch_backend.translation import VIEWS
 
@@ -70,13 +71,14 @@ def dvm(
         laid = _lie_as_kept(graph, orders)
         return _compile(graph, chosen, orders, laid)
 
+    decompositions = {**core_aten_decompositions(), **DECOMPOSED}
+    for operator in WHOLE:
+        decompositions.pop(operator, None)
     compiler = aot_autograd(
-        fw_compiler=forward,
-        bw_compiler=backward,
-        decompositions={**core_aten_decompositions(), **DECOMPOSED},
+        fw_compiler=forward, bw_compiler=backward, decompositions=decompositions
     )
     # Attention as its products and softmax, which fuse; the fused kernels of torch are opaque.
-    with sdpa_kernel(SDPBackend.MATH):
+    with sdpa_kernel(SDPBackend.MATH), whole():
         compiled: Callable[..., Any] = compiler(module, inputs)
     return compiled
 

@@ -5,6 +5,7 @@ from dvm_graph.torch_backend import (  # noqa: F401 - enter their operators into
     pools,
     products,
     reductions,
+    resizing,
     views,
     windows,
 )

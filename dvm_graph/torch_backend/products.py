@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from dvm_graph.decompose.indexing import linear_index
+from dvm_graph.decompose.matrix import product_of
 from dvm_graph.decompose.operands import shape_of
 from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import DType, Value
@@ -20,27 +21,34 @@ aten, prims = torch.ops.aten, torch.ops.prims
 
 @entry(aten.mm.default, aten.bmm.default)
 def _matmul(t: Translation, a: Value, b: Value) -> Value:
-    return t.builder.matmul(a, b)
+    return product_of(t.decomposer, a, b)
 
 
 @entry(aten.mv.default)
 def _mv(t: Translation, a: Value, vector: Value) -> Value:
-    product_of = t.builder.matmul(a, t.builder.reshape(vector, (*shape_of(vector), 1)))
-    return t.builder.reshape(product_of, t.shape)
+    columns = t.builder.reshape(vector, (*shape_of(vector), 1))
+    return t.builder.reshape(_matmul(t, a, columns), t.shape)
 
 
 @entry(aten.addmv.default)
 def _addmv(
     t: Translation, bias: Value, a: Value, vector: Value, *, beta: float = 1, alpha: float = 1
 ) -> Value:
-    return t.builder.add(scaled(t, _mv(t, a, vector), alpha), scaled(t, bias, beta))
+    return _added(t, bias, beta, scaled(t, _mv(t, a, vector), alpha))
 
 
 @entry(aten.addmm.default)
 def _addmm(
     t: Translation, bias: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1
 ) -> Value:
-    return t.builder.add(scaled(t, t.builder.matmul(a, b), alpha), scaled(t, bias, beta))
+    return _added(t, bias, beta, scaled(t, _matmul(t, a, b), alpha))
+
+
+def _added(t: Translation, bias: Value, beta: float, terms: Value) -> Value:
+    """`beta * bias + terms`; of a bias times 0 nothing is read, which may be no number."""
+    if beta == 0:
+        return t.builder.broadcast_to(terms, t.shape)
+    return t.builder.add(terms, scaled(t, bias, beta))
 
 
 # -- reading by index

@@ -89,7 +89,9 @@ class StreamBuilder(OperatorMethods):
         """A number of rank 0, or a vector of them."""
         if shape == () or (shape is not None and len(shape) == 0):
             return self.scalar(elements[0], dtype)
-        return self.constant(np.array(elements, dtype.numpy).reshape(shape or len(elements)))
+        value = self.constant(np.array(elements, dtype.numpy).reshape(shape or len(elements)))
+        value.elements = tuple(elements)
+        return value
 
     def constant(self, array: np.ndarray[Any, Any]) -> Streamed:
         return streamed(self.stream.constant(np.ascontiguousarray(array)))

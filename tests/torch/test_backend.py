@@ -170,6 +170,17 @@ OPERATORS: dict[str, Function] = {
     ),
     "norms of instances": lambda x, y, i: F.instance_norm(torch.stack([x, y])[None]),
     "products with vectors": lambda x, y, i: torch.addmv(x[:, 0], x, y[0], alpha=2, beta=0.5),
+    "products of integers": lambda x, y, i: (
+        torch.addmm(i, (x * 9).long(), (y * 9).long().T, alpha=2, beta=3)
+        + torch.mv((x * 9).int(), (y[0] * 9).int())
+        + ((x * 9).to(torch.int8) @ (y * 9).to(torch.int8).T)
+        + torch.einsum("ij,kj->ik", i[:, None], i[:, None])
+    ),
+    "biases that are not read": lambda x, y, i: (
+        torch.addmm(x.sqrt()[:, :1], x, y.T, beta=0)
+        + torch.addmv(x.sqrt()[:, 0], x, y[0], beta=0)
+        + torch.baddbmm(x.sqrt()[None, :, :1], x[None], y.T[None], beta=0)
+    ),
     "samples of an image": lambda x, y, i: F.grid_sample(
         x[None, None], torch.stack([x, y], -1)[None].clamp(-1, 1), align_corners=False
     ),
@@ -185,7 +196,6 @@ STAY = {
     "attention": {"aten.mul.Scalar"},  # by a float that is computed from sizes
     "numbers that are sizes": {"aten.gt.Scalar"},
     "parts that are replaced": {"aten.slice_scatter.default"},  # of one of the two
-    "images of another size": {"aten.mul.Tensor"},  # as with attention
 }
 """What torch computes itself, of all that these functions call."""
 

@@ -1,0 +1,139 @@
+"""Resized and padded images in torch.compile and eager, against torch itself: values, gradients, and what stays in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dvm_graph.torch_backend import backend, dvm, eager
+from dvm_graph.torch_backend.piece import Piece
+
+SIZES = ((2, 3, 6, 5, 4), (3, 4, 8, 7, 9))
+"""Images of up to three axes, from the front."""
+Function: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+BY: dict[str, dict[str, Any]] = {
+    "twice": {"scale_factor": 2},
+    "half": {"scale_factor": 0.5},
+    "a scale of no short fraction": {"scale_factor": 1.7},
+    "one that leaves some as long": {"scale_factor": 1.1},
+    "sizes": {"size": 7},
+    "one": {"size": 1},
+    "sizes by a scale": {"scale_factor": 1.3, "recompute_scale_factor": True},
+}
+MODES: list[tuple[str, int]] = [
+    *((mode, rank) for mode in ("nearest", "nearest-exact") for rank in (3, 4, 5)),
+    *(("linear", 3), ("bilinear", 4), ("trilinear", 5), ("bicubic", 4)),
+]
+CORNERS = ("linear", "bilinear", "trilinear", "bicubic")
+
+
+def compare(function: Function, rank: int, memory_format: torch.memory_format) -> None:
+    """Values and gradients of one compiled function at all sizes, and values in eager."""
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for sizes in SIZES:
+        x = torch.randn(sizes[:rank]).to(memory_format=memory_format)
+        own = [x.clone().requires_grad_() for _ in range(2)]
+        results = [called(each) for called, each in zip((compiled, function), own, strict=True)]
+        for result in results:
+            (result * torch.arange(result.numel()).reshape(result.shape).sin()).sum().backward()
+        torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(own[0].grad, own[1].grad, rtol=1e-5, atol=1e-5)
+        with torch.no_grad(), eager():
+            called = function(x * 1)
+        torch.testing.assert_close(called, results[1].detach(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize(("mode", "rank"), MODES)
+def test_images_of_another_size(mode: str, rank: int, by: str, pieces: list[Piece]) -> None:
+    compare(lambda x: F.interpolate(x, mode=mode, **BY[by]) * 2, rank, torch.contiguous_format)
+    assert pieces
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_images_that_lie_channels_last(mode: str, pieces: list[Piece]) -> None:
+    compare(lambda x: F.interpolate(x, size=(7, 9), mode=mode) * 2, 4, torch.channels_last)
+    assert pieces
+
+
+@pytest.mark.parametrize("mode", CORNERS)
+@pytest.mark.parametrize("size", [7, 1])
+def test_images_whose_corners_are_aligned(mode: str, size: int, pieces: list[Piece]) -> None:
+    rank = {"linear": 3, "trilinear": 5}.get(mode, 4)
+    resize = lambda x: F.interpolate(x, size=size, mode=mode, align_corners=True) * 2  # noqa: E731
+    compare(resize, rank, torch.contiguous_format)
+    assert pieces
+
+
+def test_an_axis_that_becomes_twice_as_long_by_another_scale(pieces: list[Piece]) -> None:
+    """torch looks at sizes there, in images of two axes, and at the scale in others."""
+    for shape in ((1, 1, 9), (1, 1, 9, 9), (1, 1, 9, 9, 9)):
+        torch._dynamo.reset()
+        compiled = torch.compile(
+            lambda x: F.interpolate(x, scale_factor=2.05) + 1, backend=dvm, dynamic=True
+        )
+        x = torch.randn(shape)
+        assert torch.equal(compiled(x), F.interpolate(x, scale_factor=2.05) + 1)
+    assert len(pieces) == 3
+
+
+PADS = [(2, (2, 1)), (3, (1, 3)), (3, (2, 0, 1, 1)), (4, (1, 2, 0, 3)), (4, (-1, 2, 1, -1))]
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize(("rank", "pads"), [*PADS, (5, (1, 1, 2, 0, 0, 1))])
+def test_pads_of_what_is_there(
+    mode: str, rank: int, pads: tuple[int, ...], pieces: list[Piece]
+) -> None:
+    compare(lambda x: F.pad(x, pads, mode=mode) * 2, rank, torch.contiguous_format)
+    assert pieces
+
+
+@pytest.mark.parametrize(
+    ("function", "memory_format", "stays"),
+    [
+        (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), "contiguous_format", 0),
+        (lambda x: F.interpolate(x, size=(9, 7), mode="bicubic"), "contiguous_format", 0),
+        (lambda x: F.interpolate(x, size=(9, 7)), "contiguous_format", 0),
+        (lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), "contiguous_format", 0),
+        (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), "channels_last", 1),
+        (lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"), "contiguous_format", 1),
+    ],
+)
+def test_what_stays_in_torch(
+    function: Function,
+    memory_format: str,
+    stays: int,
+    pieces: list[Piece],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One operator at most: none is taken apart to what reads points."""
+    left: list[str] = []
+    is_supported = backend.is_supported
+
+    def watched(node: torch.fx.Node) -> bool:
+        supported = is_supported(node)
+        if not supported and node.target not in left and "upsample" in str(node.target):
+            left.append(str(node.target))
+        return supported
+
+    monkeypatch.setattr(backend, "is_supported", watched)
+    compiled = torch.compile(lambda x: function(x + 1) * 2, backend=dvm, dynamic=True)
+    x = torch.randn(2, 3, 8, 8).to(memory_format=getattr(torch, memory_format))
+    torch.testing.assert_close(compiled(x), function(x + 1) * 2, rtol=1e-5, atol=1e-5)
+    assert len(pieces) == 1 + stays
+    assert len(left) == stays
+
+
+def test_torch_traces_as_before_elsewhere() -> None:
+    """What is kept whole is so for this backend alone."""
+    x = torch.randn(1, 2, 4, 4)
+    resize = torch.compile(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), backend=dvm)
+    resize(x)
+    kernels = torch.ops.aten.upsample_bilinear2d.vec.py_kernels
+    assert torch._C.DispatchKey.Autograd in kernels
+    assert all("torch._decomp" in kernel.__module__ for kernel in kernels.values())
