@@ -44,6 +44,11 @@ def _wide(x: Tensor) -> Tensor:
     return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+def _statistics_type(x: Tensor, *numbers: Tensor | None) -> torch.dtype:
+    """Of the mean of a batch and its reciprocal deviation: that of what else a norm has for each channel."""
+    return next((each.dtype for each in numbers if each is not None), x.dtype)
+
+
 def _normalised(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor
 ) -> Tensor:
@@ -60,8 +65,9 @@ def _batch_norm_of_inference(
     _momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    nothing = x.new_empty(0)
-    return _normalised(x, weight, bias, mean, torch.rsqrt(variance + eps)), nothing, nothing
+    nothing = x.new_empty(0, dtype=_statistics_type(x, weight, mean))
+    rstd = torch.rsqrt(_wide(variance) + eps)
+    return _normalised(x, weight, bias, mean, rstd), nothing, nothing
 
 
 def _batch_norm(
@@ -84,10 +90,11 @@ def _batch_norm(
     mean = wide.mean(axes)
     rstd = torch.rsqrt(torch.var(wide, axes, correction=0) + eps)
     variance = torch.var(wide, axes, correction=1)
+    dtype = _statistics_type(x, weight, running_mean)
     return (
-        *(_normalised(x, weight, bias, mean, rstd), mean, rstd),
-        running_mean * (1 - momentum) + mean * momentum,
-        running_variance * (1 - momentum) + variance * momentum,
+        *(_normalised(x, weight, bias, mean, rstd), mean.to(dtype), rstd.to(dtype)),
+        (running_mean * (1 - momentum) + mean * momentum).to(running_mean.dtype),
+        (running_variance * (1 - momentum) + variance * momentum).to(running_variance.dtype),
     )
 
 
@@ -110,7 +117,7 @@ def _batch_norm_backward(
 ) -> tuple[Tensor | None, ...]:
     if not train:
         assert running_mean is not None and running_variance is not None
-        mean, rstd = running_mean, torch.rsqrt(running_variance + eps)
+        mean, rstd = running_mean, torch.rsqrt(_wide(running_variance) + eps)
     assert mean is not None and rstd is not None
     axes, wide = _all_but_channels(x), _wide(gradient)
     normal = (_wide(x) - _of_channels(x, mean)) * _of_channels(x, rstd)
@@ -161,7 +168,8 @@ def _batch_norm_of_batch(
     wide, axes = _wide(x), _all_but_channels(x)
     mean = wide.mean(axes)
     rstd = torch.rsqrt(torch.var(wide, axes, correction=0) + eps)
-    return _normalised(x, weight, bias, mean, rstd), mean, rstd
+    dtype = _statistics_type(x, weight)
+    return _normalised(x, weight, bias, mean, rstd), mean.to(dtype), rstd.to(dtype)
 
 
 def _std_mean(

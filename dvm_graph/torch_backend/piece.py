@@ -17,6 +17,7 @@ from dvm_graph.pipeline import compile_graph
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of, unsolved_dims
+from dvm_graph.symbolic.binders import needed_symbols, symbols_in
 from dvm_graph.torch_backend.sizes import guards_of, ranges_of
 from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of, tell
 
@@ -114,6 +115,7 @@ def compile_piece(
         sizes = _needed_sizes(placeholders, graph, facts.symbols)
         graph.inputs += sizes.values()
         unsolved = unsolved_dims([value.shape or () for value in graph.inputs])
+        unsolved += _unknown_symbols(graph)
         if unsolved:
             raise ShapeError(f"no argument tells what {unsolved[0]} is computed from")
         compiled = compile_graph(graph, facts, options)
@@ -177,6 +179,13 @@ def _needed_sizes(
         for node, dim in given.items()
         if dim not in bound and (dim in told or not symbols_of(dim) <= told)
     }
+
+
+def _unknown_symbols(graph: Graph) -> list[Dim]:
+    """Symbols of dims that operators need but no input has: text of sizes, say, that is no expression to dims."""
+    known = {symbol for value in graph.inputs for symbol in symbols_in(value.shape)}
+    needed = (symbol for node in graph.nodes for symbol in needed_symbols(node))
+    return [symbol for symbol in dict.fromkeys(needed) if symbol not in known]
 
 
 def _size(argument: int) -> np.ndarray[Any, Any]:

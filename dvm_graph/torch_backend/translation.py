@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
@@ -22,7 +23,8 @@ from dvm_graph.decompose.registry import find
 from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
-from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, parse_dim, symbols_of
+from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, add, parse_dim, symbols_of
+from dvm_graph.symbolic.dims import floordiv, maximum, minimum, mod, mul
 from dvm_graph.torch_backend.sizes import Between, ranges_of, symbolic
 from dvm_graph.torch_backend.stream_builder import StreamBuilder
 
@@ -48,6 +50,7 @@ VIEWS: set[str] = set()
 UNSUPPORTED = (DvmError, AssertionError, LookupError, TypeError, ValueError)
 """What functions of the table raise for arguments that they do not take."""
 _ONNX_VERSION = 21
+_MAX_EXPONENT = 8
 
 
 class Translation:
@@ -215,7 +218,7 @@ def tell(facts: Facts, known: Iterable[Between]) -> None:
 
 def _readable(expression: Any, symbols: Symbols) -> Dim | None:
     """An expression of sizes as a dim; None: of fractions, say, which would become a symbol of its own."""
-    dim = parse_dim(str(expression), symbols)
+    dim = _dim_of(expression, symbols)
     known = {str(symbol) for symbol in expression.free_symbols}
     return dim if {symbol.name for symbol in symbols_of(dim)} <= known else None
 
@@ -234,7 +237,50 @@ def _shape(tensor: torch.Tensor, symbols: Symbols) -> tuple[Dim, ...]:
 
 
 def _dim(size: Any, symbols: Symbols) -> Dim:
-    return size if isinstance(size, int) else parse_dim(str(size.node.expr), symbols)
+    return size if isinstance(size, int) else _dim_of(size.node.expr, symbols)
+
+
+_FOLDED: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "Add": add,
+    "Mul": mul,
+    "Max": maximum,
+    "Min": minimum,
+    "FloorDiv": floordiv,
+    "CleanDiv": floordiv,
+    "Mod": mod,
+    "PythonMod": mod,
+}
+"""By classes of torch's expressions."""
+
+
+def _dim_of(expression: Any, symbols: Symbols) -> Dim:
+    """An expression of sizes, part by part; one with parts that dims have none of is what its text says: a symbol, at worst."""
+    found: dict[Any, Dim] = {}
+    try:
+        return _folded(expression, symbols, found)
+    except LookupError:
+        return parse_dim(str(expression), symbols)
+
+
+def _folded(expression: Any, symbols: Symbols, found: dict[Any, Dim]) -> Dim:
+    """`found`: parts that are dims already.
+
+    Raises:
+        LookupError: some part is no dim.
+    """
+    if expression in found:
+        return found[expression]
+    if expression.is_Integer:
+        dim: Dim = int(expression)
+    elif expression.is_Symbol:
+        dim = symbols.get(expression.name)
+    elif expression.is_Pow and expression.exp.is_Integer and 0 < expression.exp <= _MAX_EXPONENT:
+        dim = reduce(mul, [_folded(expression.base, symbols, found)] * int(expression.exp))
+    else:
+        fold = _FOLDED[type(expression).__name__]
+        dim = reduce(fold, (_folded(part, symbols, found) for part in expression.args))
+    found[expression] = dim
+    return dim
 
 
 def _is_plain(item: Any) -> bool:

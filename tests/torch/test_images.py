@@ -354,3 +354,32 @@ def test_norms_of_groups(groups: int, mixed: bool) -> None:
     dtype = torch.bfloat16 if mixed else torch.float32
     inputs = [torch.randn(b, 8, *size, dtype=dtype) for b, *size in (*SIZES, (2, 1, 3))]
     compare_steps(module, inputs)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "weights", "statistics"),
+    [
+        (torch.float16, torch.float16, torch.float16),
+        (torch.bfloat16, torch.float32, torch.float32),
+        (torch.float16, None, torch.float16),
+        (torch.float64, torch.float64, torch.float64),
+    ],
+)
+def test_types_of_what_norms_of_batches_know(
+    dtype: torch.dtype, weights: torch.dtype | None, statistics: torch.dtype, train: bool
+) -> None:
+    def norm(x: torch.Tensor, scale: Any, mean: torch.Tensor, variance: torch.Tensor) -> Any:
+        arguments = (x, scale, scale, mean, variance, train, 0.1, 1e-5)
+        return *torch.ops.aten.native_batch_norm(*arguments), mean, variance
+
+    compiled = torch.compile(norm, backend=dvm, dynamic=True)
+    for batch in (3, 5):
+        x = torch.randn(batch, 4, 5).to(dtype)
+        scale = None if weights is None else torch.randn(4).to(weights)
+        mean = torch.rand(4).to(statistics)
+        mine, theirs = (called(x, scale, mean.clone(), mean + 0.5) for called in (compiled, norm))
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.dtype == other.dtype and one.shape == other.shape
+            bound = 8 * torch.finfo(one.dtype).eps
+            torch.testing.assert_close(one, other, rtol=bound, atol=bound)
