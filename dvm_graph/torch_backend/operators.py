@@ -6,6 +6,7 @@ from dvm_graph.torch_backend import (  # noqa: F401 - enter their operators into
     products,
     reductions,
     resizing,
+    scattering,
     views,
     windows,
 )

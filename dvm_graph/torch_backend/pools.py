@@ -24,6 +24,7 @@ from dvm_graph.decompose.transposed_convolution import (
     spread_axis,
 )
 from dvm_graph.decompose.windows import WindowAxis, channels_first
+from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import DType, Value
 from dvm_graph.symbolic import Builder, Dim, add, sub
 from dvm_graph.symbolic.dims import maximum, mul, neg
@@ -32,7 +33,7 @@ from dvm_graph.torch_backend.windows import each, window_axes
 
 aten = torch.ops.aten
 
-_PLANE = (0, 0)
+_PLANE, _SPACE = (0, 0), (0, 0, 0)
 """As many as an image has spatial axes."""
 
 
@@ -47,7 +48,7 @@ def _max_pool(
     ceil: bool = False,
 ) -> list[Value]:
     """The greatest element of each window, and where it lies in its plane."""
-    dilated = {"dilations": each(dilations, _PLANE)}
+    dilated: dict[str, Any] = {"dilations": each(dilations, _PLANE)}
     greatest = _pool(t, "MaxPool", x, kernel, strides, pads, ceil, **dilated)
     image = _channels_last(t, x)
     axes = _axes(shape_of(image)[1:3], kernel, strides, pads, dilations, t.shape[-2:])
@@ -152,7 +153,7 @@ def _average_pool(
     count_pads: bool = True,
     divisor: int | None = None,
 ) -> Value:
-    counted = {"count_include_pad": int(count_pads or divisor is not None)}
+    counted: dict[str, Any] = {"count_include_pad": int(count_pads or divisor is not None)}
     average = _pool(t, "AveragePool", x, kernel, strides, pads, ceil, **counted)
     if divisor is None:
         return average
@@ -184,6 +185,38 @@ def _average_pool_backward(
         count = b.scalar(divisor, wide.dtype)
     axes = _spread_axes(x, wide, kernel, strides, pads, (1,))
     return _given_back(t, (b.div(wide, count),), axes, lambda taps, _: taps[0])
+
+
+@entry(aten.max_pool3d_with_indices.default)
+def _max_pool_of_space(
+    t: Translation,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (0,),
+    dilations: Sequence[int] = (1,),
+    ceil: bool = False,
+) -> list[Value]:
+    """The greatest elements alone: where somebody reads their places, torch finds both."""
+    dilated: dict[str, Any] = {"dilations": each(dilations, _SPACE)}
+    return [_pool(t, "MaxPool", x, kernel, strides, pads, ceil, _SPACE, **dilated)]
+
+
+@entry(aten.avg_pool3d.default)
+def _average_pool_of_space(
+    t: Translation,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (0,),
+    ceil: bool = False,
+    count_pads: bool = True,
+    divisor: int | None = None,
+) -> Value:
+    if divisor is not None:
+        raise UnsupportedError("sums divided by a number")
+    counted: dict[str, Any] = {"count_include_pad": int(count_pads)}
+    return _pool(t, "AveragePool", x, kernel, strides, pads, ceil, _SPACE, **counted)
 
 
 def _given_back(
@@ -265,14 +298,14 @@ def _pool(
     strides: Sequence[int],
     pads: Sequence[int],
     ceil: bool,
+    spatial: Sequence[int] = _PLANE,
     **attrs: Any,
 ) -> Value:
     """A pool of ONNX over images, which torch may give without a batch."""
-    assert x.shape is not None
-    kernel = each(kernel, _PLANE)
+    kernel = each(kernel, spatial)
     result = t.onnx(
         op,
-        x if x.rank == 4 else t.decomposer.reshape(x, (1, *x.shape)),
+        x if x.rank == len(spatial) + 2 else t.decomposer.reshape(x, (1, *shape_of(x))),
         kernel_shape=kernel,
         strides=each(strides or kernel, kernel),
         pads=2 * each(pads, kernel),

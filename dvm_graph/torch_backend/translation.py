@@ -152,14 +152,23 @@ class Translation:
         Raises:
             UnsupportedError: it has no decomposition for these operands.
         """
-        result = Value("result", self.dtype)
-        node = ir.Node(op, op, operands, (result,), attrs, domain="", version=_ONNX_VERSION)
+        return self.onnx_results(op, *operands, **attrs)[0]
+
+    def onnx_results(self, op: str, *operands: Value | None, **attrs: Any) -> list[Value]:
+        """The results of an ONNX operator that are results of torch's, too.
+
+        Raises:
+            UnsupportedError: it has no decomposition for these operands.
+        """
+        given = [meta for meta in _listed(self.meta) if meta is not None]
+        results = tuple(Value("result", DTYPES[meta.dtype]) for meta in given)
+        node = ir.Node(op, op, operands, results, attrs, domain="", version=_ONNX_VERSION)
         node.origin = self.builder.inside[0]
         function = find(node)
         found = None if function is None else function(self.decomposer, node, operands)
-        if found is None or found[0] is None:
+        if found is None or None in found:
             raise UnsupportedError(f"{op} has no decomposition for this")
-        return found[0]
+        return [value for value in found if value is not None]
 
 
 def truth_of(builder: Builder | StreamBuilder, x: Value) -> Value:

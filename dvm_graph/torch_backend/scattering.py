@@ -1,0 +1,147 @@
+"""Writing by index, and sorting: torch's operators that are ONNX's operators of the host, without a cut between pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from dvm_graph.decompose.operands import shape_of
+from dvm_graph.errors import UnsupportedError
+from dvm_graph.ir import DType, Value
+from dvm_graph.symbolic import Dim
+from dvm_graph.torch_backend.translation import Translation, entry
+
+aten = torch.ops.aten
+
+_REDUCTIONS = {
+    "add": "add",
+    "sum": "add",
+    "multiply": "mul",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+}
+"""ONNX's, by torch's."""
+
+
+@entry(aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce)
+def _scatter(
+    t: Translation, x: Value, axis: int, index: Value, source: Any, reduce: str = ""
+) -> Value:
+    return _written(t, x, axis, index, source, _REDUCTIONS[reduce] if reduce else "none")
+
+
+@entry(aten.scatter_add.default)
+def _scatter_add(t: Translation, x: Value, axis: int, index: Value, source: Value) -> Value:
+    return _written(t, x, axis, index, source, "add")
+
+
+@entry(aten.scatter_reduce.two)
+def _scatter_reduce(
+    t: Translation,
+    x: Value,
+    axis: int,
+    index: Value,
+    source: Value,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Value:
+    if not include_self:
+        raise UnsupportedError("what was there is not part of the reduction")
+    return _written(t, x, axis, index, source, _REDUCTIONS[reduce])
+
+
+def _written(
+    t: Translation, x: Value, axis: int, index: Value, source: Any, reduction: str
+) -> Value:
+    """Numbers, or the first elements of a tensor that may be larger than the index is."""
+    if not x.rank or not index.rank:
+        raise UnsupportedError("places in a number")
+    shape = shape_of(index)
+    if isinstance(source, Value) and source.rank:
+        source = t.builder.slice(source, [0] * source.rank, shape)
+    else:
+        source = t.builder.broadcast_to(t.value(source, x.dtype), shape)
+    return t.onnx("ScatterElements", x, index, source, axis=axis % x.rank, reduction=reduction)
+
+
+@entry(aten.index_put.default, aten._unsafe_index_put.default)
+def _index_put(
+    t: Translation,
+    x: Value,
+    indices: Sequence[Value | None],
+    source: Value,
+    accumulate: bool = False,
+) -> Value:
+    """By coordinates along the first axes."""
+    b = t.decomposer
+    given = [index for index in indices if index is not None]
+    if any(index.dtype not in (DType.INT64, DType.INT32) for index in given):
+        raise UnsupportedError("a mask")
+    if not given or given != list(indices[: len(given)]):
+        raise UnsupportedError("coordinates of axes behind others")
+    shape = _broadcast([shape_of(index) for index in given])
+    coordinates = [
+        b.reshape(b.broadcast_to(b.cast(index, DType.INT64), shape), (*shape, 1)) for index in given
+    ]
+    places = coordinates[0] if len(given) == 1 else b.concat(coordinates, len(shape))
+    source = b.broadcast_to(t.value(source, x.dtype), (*shape, *shape_of(x)[len(given) :]))
+    reduction = "add" if accumulate else "none"
+    return t.onnx("ScatterND", x, places, source, reduction=reduction)
+
+
+def _broadcast(shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:
+    """What all of them are broadcast to; of extents that are not known to be 1, one is as good as another."""
+    rank = max(map(len, shapes))
+    aligned = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple(
+        next((extent for extent in extents if extent != 1), 1)
+        for extents in zip(*aligned, strict=True)
+    )
+
+
+# -- sorting
+
+
+@entry(aten.topk.default)
+def _topk(
+    t: Translation, x: Value, count: Any, axis: int = -1, largest: bool = True, sort: bool = True
+) -> list[Value]:
+    """Of equal elements torch takes any, ONNX the first: of types in which many are equal, torch's own stay."""
+    if x.dtype not in (DType.FLOAT32, DType.FLOAT64):
+        raise UnsupportedError("many may be equal")
+    return _selected(t, x, count, axis, largest, sort)
+
+
+@entry(aten.sort.default)
+def _sort(t: Translation, x: Value, axis: int = -1, descending: bool = False) -> list[Value]:
+    return _selected(t, x, shape_of(x)[axis] if x.rank else 1, axis, descending, True)
+
+
+@entry(aten.sort.stable)
+def _sort_stable(
+    t: Translation,
+    x: Value,
+    *,
+    stable: bool | None = None,
+    dim: int = -1,
+    descending: bool = False,
+) -> list[Value]:
+    del stable  # equal elements always stay in order
+    return _sort(t, x, dim, descending)
+
+
+def _selected(
+    t: Translation, x: Value, count: Any, axis: int, largest: bool, sort: bool
+) -> list[Value]:
+    if not x.rank:
+        raise UnsupportedError("nothing to select from")
+    return t.onnx_results(
+        *("TopK", x, t.builder.dims((count,))),
+        axis=axis % x.rank,
+        largest=int(largest),
+        sorted=int(sort),
+    )

@@ -1,0 +1,128 @@
+"""What is written by index, sorts, and pools of three axes in torch.compile, against torch itself; what of it stays in torch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dvm_graph.errors import RescueWarning
+from dvm_graph.torch_backend import backend, dvm
+from dvm_graph.torch_backend.piece import Piece
+
+Function: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
+
+OPERATORS: dict[str, Function] = {
+    "the greatest": lambda x, i, v: x.topk(3, -1),
+    "the least of columns": lambda x, i, v: x.topk(2, 0, largest=False),
+    "sorts": lambda x, i, v: x.sort(-1),
+    "sorts of equal elements": lambda x, i, v: (x // 1).sort(dim=0, descending=True, stable=True),
+    "order": lambda x, i, v: x.sqrt().argsort(dim=1, stable=True),
+    "elements": lambda x, i, v: x.scatter(1, i, v),
+    "fewer elements": lambda x, i, v: x.scatter(1, i[:2, :2], v),
+    "a number": lambda x, i, v: x.scatter(1, i, 2),
+    "added elements": lambda x, i, v: x.scatter_add(1, i, v),
+    "greater elements": lambda x, i, v: x.scatter_reduce(1, i, v, "amax"),
+    "rows": lambda x, i, v: x.index_put((i[:, 0],), v[:, :1]),
+    "added rows": lambda x, i, v: x.index_put((i[:, 0] % 2,), v[:, :1], accumulate=True),
+    "points": lambda x, i, v: x.index_put((torch.arange(x.shape[0])[:, None], i), v),
+    "counted from the end": lambda x, i, v: x.index_put((i[:2, 0] * 0 - 1,), v[0, 0]),
+    "rows at numbers": lambda x, i, v: x.index_add(0, i[:, 0] % 2, x),
+}
+NARROW = {
+    "the greatest": {"aten.topk.default"},
+    "the least of columns": {"aten.topk.default"},
+    "added elements": {"aten.scatter_add.default"},
+    "greater elements": {"aten.scatter_reduce.two"},
+    "added rows": {"aten.index_put.default"},
+    "rows at numbers": {"aten.index_put.default"},
+}
+"""What torch computes itself, of half floats: sums by index, and what depends on which of equal elements is taken."""
+
+
+@pytest.fixture
+def stay(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    found: set[str] = set()
+    is_supported = backend.is_supported
+
+    def watched(node: torch.fx.Node) -> bool:
+        supported = is_supported(node)
+        if not supported and isinstance(node.target, torch._ops.OpOverload):
+            found.add(str(node.target))
+        return supported
+
+    monkeypatch.setattr(backend, "is_supported", watched)
+    return found
+
+
+def distinct(rows: int, most: int) -> torch.Tensor:
+    """Three places for each row, none twice."""
+    return torch.stack([torch.randperm(most)[:3] for _ in range(rows)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16, torch.bool])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_what_is_written_by_index(
+    name: str, dtype: torch.dtype, pieces: list[Piece], stay: set[str]
+) -> None:
+    def function(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> Any:
+        return OPERATORS[name](x + x, i, v)
+
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for rows, columns in ((4, 6), (5, 9)):
+        x, v = (torch.randn(rows, count).to(dtype) for count in (columns, 3))
+        i = distinct(rows, min(rows, columns))
+        try:
+            theirs = function(x, i, v)
+        except RuntimeError:
+            return  # torch has none of this type
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RescueWarning)
+            mine = compiled(x, i, v)
+        if "the" in name.split() and dtype is torch.int64:  # any of equal elements
+            theirs, mine = theirs[0], mine[0]
+        bounds = {"rtol": 1e-2, "atol": 1e-2} if dtype is torch.float16 else {}
+        torch.testing.assert_close(mine, theirs, equal_nan=True, **bounds)
+    assert pieces or dtype is torch.bool
+    if dtype is torch.float32:
+        assert not stay
+    elif dtype is torch.float16:
+        assert stay == NARROW.get(name, set())
+
+
+def test_a_place_that_there_is_not_is_an_error(pieces: list[Piece]) -> None:
+    compiled = torch.compile(lambda x, i: x.scatter(0, i, 1.0) + 1, backend=dvm, dynamic=True)
+    x = torch.zeros(5)
+    assert compiled(x, torch.tensor([4])).sum() == 6
+    with pytest.raises(Exception, match=r"out of|range|index"):
+        compiled(x, torch.tensor([5]))
+    assert pieces
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: F.max_pool3d(x, 2),
+        lambda x: F.max_pool3d(x, 3, 2, 1, ceil_mode=True),
+        lambda x: F.max_pool3d(x, (1, 2, 2), dilation=(1, 2, 1)),
+        lambda x: F.avg_pool3d(x, 2),
+        lambda x: F.avg_pool3d(x, 3, 2, 1, count_include_pad=False),
+        lambda x: F.avg_pool3d(x, 3, 2, 1, ceil_mode=True),
+    ],
+)
+def test_pools_of_three_axes(
+    pool: Callable[[torch.Tensor], torch.Tensor], pieces: list[Piece], stay: set[str]
+) -> None:
+    compiled = torch.compile(lambda x: pool(x + 1) * 2, backend=dvm, dynamic=True)
+    for shape in ((2, 3, 7, 8, 9), (1, 2, 5, 6, 8), (3, 7, 6, 9)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), pool(x + 1) * 2)
+    assert pieces and not stay
+    x = torch.randn(2, 3, 7, 8, 9).requires_grad_()
+    (mine,) = torch.autograd.grad(compiled(x).sum(), x)
+    (theirs,) = torch.autograd.grad((pool(x + 1) * 2).sum(), x)
+    torch.testing.assert_close(mine, theirs)
