@@ -87,7 +87,7 @@ struct ControlRunner::Rows {
   }
 
   // Room for one more row behind `count`; of `most` if all of them will come, else of as many at
-  // most.
+  // most. Room that is outgrown is no result: the pool would keep each size of it.
   void grow(int64_t count, int64_t most, bool all, const std::string& name) {
     if (count < capacity) return;
     const int64_t first = std::max<int64_t>(kFirstBytes / std::max<int64_t>(row_bytes, 1), 1);
@@ -97,7 +97,8 @@ struct ControlRunner::Rows {
     if (__builtin_mul_overflow(larger.capacity, row_bytes, &bytes)) {
       throw OutOfMemoryError("what " + name + " collects needs more than 2^63 bytes");
     }
-    larger.memory = pool->take(bytes, name.c_str());
+    const bool last = larger.capacity == most;
+    larger.memory = last ? pool->take(bytes, name.c_str()) : allocate(bytes, name.c_str());
     const auto filled = static_cast<size_t>(count * row_bytes);
     if (filled > 0) {
       const int64_t first_row = backward ? count - 1 : 0;

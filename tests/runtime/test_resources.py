@@ -36,6 +36,12 @@ def model_beside_weights(folder: Path) -> tuple[Path, Path]:
     return folder / "m.onnx", weights
 
 
+def resident() -> int:
+    """Bytes."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
+
+
 def run(model: dvm_graph.Model) -> np.ndarray[Any, Any]:
     return model.run({"x": np.zeros(COUNT, np.float32)})[0]
 
@@ -156,10 +162,6 @@ def test_branches_share_what_is_packed_of_a_constant(tmp_path: Path) -> None:
     onnx.save(proto, tmp_path / "model.onnx")
     x = np.ones((3, width), np.float32)
 
-    def resident() -> int:
-        gc.collect()
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
-
     kept = [dvm_graph.optimize(tmp_path / "model.onnx")]  # what is loaded once is there now
     before = resident()
     kept += [dvm_graph.optimize(tmp_path / "model.onnx") for _ in range(3)]
@@ -168,3 +170,25 @@ def test_branches_share_what_is_packed_of_a_constant(tmp_path: Path) -> None:
         (y,) = kept[-1].run({"c": np.array(taken), "x": x})
         wanted = x @ weights
         np.testing.assert_allclose(y, wanted if taken else wanted - wanted.max(), atol=1e-2)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told how many", "until it ends"])
+def test_room_that_rows_outgrew_is_not_kept(told: bool) -> None:
+    """Of a loop's results as much as one run has of them may wait for the next one."""
+    turns, elements = 100, 1 << 18  # 100 MiB of rows
+    most = "m" if told else ""
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (int64 m, bool c, float[n] x) => (float[n] last, float[t, n] rows)
+      <int64 one = {{1}}> {{
+        last, rows = Loop ({most}, c, x) <body = b (int64 i, bool on, float[n] s) => (bool go, float[n] next, float[n] row) {{
+          next = Add(s, x) row = Neg(next) j = Add(i, one) go = Less(j, m) }}>
+      }}"""
+    model = dvm_graph.optimize(onnx.parser.parse_model(text))
+    feeds = {"m": np.array(turns), "c": np.array(True), "x": np.ones(elements, np.float32)}
+    model.run(feeds | {"m": np.array(3)})
+    before = resident()
+    for _ in range(3):
+        rows = model.run(feeds)[1]
+        assert rows.shape == (turns, elements)
+        assert rows[-1, -1] == -turns - 1
+        del rows
+    assert resident() - before < 1.5 * 4 * turns * elements
