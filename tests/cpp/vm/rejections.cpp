@@ -168,7 +168,7 @@ void check_verifier() {
   const std::string huge =
       "program vector\n"
       "  grid d0: 1 tiles of 8589934593 in 8589934593\n"
-      "  tiles 1 per_core 1 group 1 claim 1 chunks 1 local 0x0\n"
+      "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x0\n"
       "  e1 = 2147483647 * d0\n"
       "body\n"
       "end\n";
@@ -222,6 +222,32 @@ void check_verifier() {
   check_rejected("a sum that accumulates", sum, "#inf)\n", "#inf) {accumulate_always}\n",
                  "accumulate", true);
   check_rejected("bounds without numbers between them", sum, "#inf)", "#-1)", "low", true);
+  const std::string windows =
+      "program vector\n"
+      "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x0\n"
+      "  e1 = 2\n"
+      "  e2 = 3\n"
+      "  p0 = v0 + 0 in [0, 24)\n"
+      "  p1 = v1 + 0 in [0, 24)\n"
+      "  p2 = integer + 0 in [0, 0)\n"
+      "  p3 = v1 + 24 in [24, 60)\n"
+      "  p4 = v1 + 60 in [60, 72)\n"
+      "body\n"
+      "  d_depthwise_f32 [1,e1,e2] p0(0,3,1) <- p1(0,0,1), p2(0,1,0), p3(0,0,1), p4(0,0,1) "
+      "window (1, 1, 1, 2, 3, 1, 3, 1, 1, 2, 1, 1, 3, 1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0) "
+      "clamp (#0, #6)\n"
+      "end\n";
+  const auto refused = [&](const char* what, const char* from, const char* to,
+                           const char* message) {
+    check_rejected(what, windows, from, to, message, true);
+  };
+  refused("sums of windows", "clamp", "clamp", "");
+  refused("no row for sums of windows", "p4(0,0,1)", "#0", "");
+  refused("a number for sums of windows", "p4(0,0,1)", "#1", "not 0");
+  refused("a row beyond its value", "[60, 72)", "[60, 68)", "operand 4 reaches");
+  refused("a row of elements apart", "p4(0,0,1)", "p4(0,0,2)", "contiguous");
+  refused("sums of windows without numbers between bounds", "#6", "#-1", "low");
+  refused("sums of windows up to what is no number", "#6", "#nan", "low");
   const std::string levels =
       "program cube\n"
       "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x100\n"
