@@ -1,6 +1,6 @@
-// Memory of a model's fresh outputs. It comes back when the caller's last array over it is gone,
-// and serves a later run: memory fresh from the system costs a fault per page, which is more than
-// many a kernel takes to fill it.
+// Memory of what a model gives: its fresh outputs, and what loops collect. It comes back when the
+// caller's last array over it is gone, and serves a later run: memory fresh from the system costs a
+// fault per page, which is more than many a kernel takes to fill it.
 //
 // What lies here unused never exceeds the outputs of one recent run. The caller may keep arrays for
 // longer than the pool lives.
