@@ -27,7 +27,7 @@ test: $(VENV)/.package ## Run the tests that need no torch.
 
 test-torch: $(VENV)/.package $(VENV)/.torch ## Run the tests that export through torch.
 	$(RUN) -c 'import dvm_graph'
-	$(RUN) -m pytest -q tests/torch
+	$(RUN) -m pytest -q -n $(JOBS) tests/torch
 
 test-trained: $(VENV)/.package $(VENV)/.trained ## Run networks that packages ship, and a pipeline over them.
 	$(RUN) -c 'import dvm_graph'
