@@ -58,9 +58,9 @@ DVM_INLINE Full<T> fold_row_block(const T* from, int64_t n) {
 template <class Op, class T>
 Full<T> fold_vectors(const T* from, int64_t n) {
   if (n <= kRowBlock) return fold_row_block<Op>(from, n);
-  const int64_t left = half_of(n, 4);
-  return Op::combine(fold_vectors<Op>(from, left),
-                     fold_vectors<Op>(from + left * kLanes<T>, n - left));
+  const int64_t half = half_of(n, 4);
+  const Full<T> left = fold_vectors<Op>(from, half);  // first: memory is fetched ahead upwards
+  return Op::combine(left, fold_vectors<Op>(from + half * kLanes<T>, n - half));
 }
 
 // Folds n contiguous elements, n > 0, to a vector whose lanes are left to fold.
@@ -200,8 +200,8 @@ template <class Op, class T>
 T fold_strided(const T* from, int64_t size, int64_t stride) {
   if (size > kColumnBlock) {
     const int64_t top = half_of(size, kColumnBlock);
-    return combine_one<Op>(fold_strided<Op>(from, top, stride),
-                           fold_strided<Op>(from + top * stride, size - top, stride));
+    const T above = fold_strided<Op>(from, top, stride);
+    return combine_one<Op>(above, fold_strided<Op>(from + top * stride, size - top, stride));
   }
   T total = *from;
   for (int64_t s = 1; s < size; s++) total = combine_one<Op>(total, from[s * stride]);
