@@ -549,12 +549,12 @@ struct Dma {
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {
-    using S = StorageType<D>;
-    using R = RegisterType<D>;
+    using S = typename Moved<D>::Loaded;
+    using R = typename Moved<D>::Register;
     if constexpr (Form_ == Form::load)
       return &load_handler<S, R>;
     else if constexpr (Form_ == Form::store)
-      return &store_handler<S, R>;
+      return &store_handler<typename Moved<D>::Stored, R>;
     else if constexpr (Form_ == Form::gather)
       return &gather_handler<S, R>;
     else if constexpr (Form_ == Form::pack_b)

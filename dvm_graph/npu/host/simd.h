@@ -358,6 +358,11 @@ DVM_INLINE V greater_lanes(V a, V b) {
 }
 
 // The lanes of a vector, or of two, that the lanes of `from` number.
+#if defined(__x86_64__) && !defined(DVM_AVX2)
+constexpr bool kShufflesAtOnce = false;  // but lane by lane
+#else
+constexpr bool kShufflesAtOnce = true;
+#endif
 template <class V>
 DVM_INLINE V shuffled(V x, IntegerVec<V> from) {
 #if defined(__clang__)

@@ -55,6 +55,27 @@ using StorageType = typename StorageOf<D>::type;
 template <DType D>
 using RegisterType = ElementType<register_dtype(D)>;
 
+// What a move takes elements for, so that those which it treats alike have one code: words that it
+// does not convert are floats, and numbers that it narrows are signed.
+template <DType D>
+struct Moved {
+ private:
+  using S = StorageType<D>;
+  using R = RegisterType<D>;
+  static constexpr bool kConverts = !std::is_same_v<S, R>;
+  template <class T>
+  using Word = std::conditional_t<std::is_same_v<T, int32_t>, float,
+                                  std::conditional_t<std::is_same_v<T, int64_t>, double, T>>;
+  template <class T>
+  using Signed = std::conditional_t<std::is_same_v<T, uint8_t>, int8_t,
+                                    std::conditional_t<std::is_same_v<T, uint16_t>, int16_t, T>>;
+
+ public:
+  using Register = std::conditional_t<kConverts, R, Word<R>>;
+  using Loaded = std::conditional_t<kConverts, S, Word<S>>;
+  using Stored = std::conditional_t<kConverts, Signed<S>, Word<S>>;
+};
+
 // The integer or floating type whose vectors hold this storage type.
 template <class S>
 using LaneType =

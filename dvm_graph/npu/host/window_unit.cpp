@@ -69,6 +69,10 @@ void pack_patches_handler(Core& core, const uint64_t* words) {
 
 // ---- pools, and convolutions of channels by themselves and of groups
 
+// Whether networks have such elements: others have the general code only.
+template <class T>
+constexpr bool kIsUsual = std::is_same_v<T, float>;
+
 // What a series of windows is reduced by: channels by themselves, or groups as Reads say.
 template <class Op, class T>
 struct OfChannels {
@@ -128,13 +132,15 @@ void reduce_groups(const Core& core, const Window& w, const Operands<T>& x, cons
   const bool neighbours =
       x.images.middle == channels && x.to.middle == results && x.weights.middle == results;
   const Extents all{1, e.outer, groups * results};
-  if (neighbours && fits_shuffles<T>(channels, results)) {
-    if (channels == results && begins_groups<T>(results)) {
-      const Shuffled<T, true> reads(channels, results);
+  if constexpr (kIsUsual<T> && kShufflesAtOnce) {
+    if (neighbours && fits_shuffles<T>(channels, results)) {
+      if (channels == results && begins_groups<T>(results)) {
+        const Shuffled<T, true> reads(channels, results);
+        return reduce_pieces(core, w, reads, x.turned(), all, results);
+      }
+      const Shuffled<T, false> reads(channels, results);
       return reduce_pieces(core, w, reads, x.turned(), all, results);
     }
-    const Shuffled<T, false> reads(channels, results);
-    return reduce_pieces(core, w, reads, x.turned(), all, results);
   }
   if (neighbours && results % kLanes<T> == 0)
     return reduce_pieces(core, w, by_group, x.turned(), all, results);
@@ -219,11 +225,13 @@ void depthwise_handler(Core& core, const uint64_t* words) {
   const uint64_t* const bounds = bounds_of(Form::depthwise, words);
   __builtin_memcpy(&finish.low, bounds, sizeof finish.low);
   __builtin_memcpy(&finish.high, bounds + 1, sizeof finish.high);
-  if (w.channels == 1 && x.by_results(true) && x.images.inner == 1 && addend.inner == adds &&
-      OverlappingSeries<T>::fits(w, e.inner)) {
-    if (adds) finish.addend = addend.at;
-    finish.stream = streams(words);
-    return reduce_rows(w, OverlappingSeries<T>(finish), x, e);
+  if constexpr (kIsUsual<T>) {
+    if (w.channels == 1 && x.by_results(true) && x.images.inner == 1 && addend.inner == adds &&
+        OverlappingSeries<T>::fits(w, e.inner)) {
+      if (adds) finish.addend = addend.at;
+      finish.stream = streams(words);
+      return reduce_rows(w, OverlappingSeries<T>(finish), x, e);
+    }
   }
   if (!adds && finish.low == -kInfinite<T> && finish.high == kInfinite<T>)
     return reduce<Weighted>(core, w, x, e);
@@ -246,7 +254,7 @@ struct Windows {
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {
     if constexpr (Form_ == Form::pack_patches)
-      return &pack_patches_handler<StorageType<D>, RegisterType<D>>;
+      return &pack_patches_handler<typename Moved<D>::Loaded, typename Moved<D>::Register>;
     else if constexpr (F == Family::d_pool_max)
       return &pool_handler<Max, ElementType<D>>;
     else if constexpr (F == Family::d_pool_sum)
