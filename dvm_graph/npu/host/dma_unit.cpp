@@ -5,6 +5,7 @@
 // innermost. If the input is contiguous there too, rows are copied; if it is contiguous along
 // another loop, the two loops are a transpose, done in registers block by block; otherwise elements
 // move one at a time.
+#include "npu/host/gathers.h"
 #include "npu/host/rows.h"
 #include "npu/host/storage.h"
 #include "npu/host/transformed_weights.h"
@@ -324,102 +325,6 @@ void store_handler(Core& core, const uint64_t* words) {
                   tile_at<const R>(core, operand_words(words, 1))},
        streams(words));
 }
-
-// The wrapped index, or -1 after leaving a trap.
-DVM_INLINE int64_t checked_index(Core& core, int64_t index, int64_t limit) {
-  const int64_t wrapped = index < 0 ? index + limit : index;
-  if (wrapped >= 0 && wrapped < limit) return wrapped;
-  core.trap.kind = TrapKind::index_out_of_range;
-  core.trap.value = index;
-  core.trap.limit = limit;
-  return -1;
-}
-
-constexpr int64_t kPicked = 256;  // elements at a time, whose places are known then
-
-// How far behind the first element of the axis the elements lie that a row of indices picks, those
-// of neighbours `step` apart; false if some index is out of range.
-DVM_INLINE bool places_of(int64_t* places, const int64_t* indices, int64_t n, int64_t axis_stride,
-                          int64_t step, int64_t limit) {
-  if (!all_inside(indices, n, limit)) return false;
-  DVM_INDEPENDENT_ITERATIONS
-  for (int64_t i = 0; i < n; i++)
-    places[i] = wrapped_index(indices[i], limit) * axis_stride + i * step;
-  return true;
-}
-
-template <class R, class S>
-struct Gather {
-  Extents e;
-  Tile<R> to;
-  Tile<const S> from;
-  Tile<const int64_t> index;
-  int64_t axis_stride, limit;
-
-  DVM_INLINE R* row(int64_t o, int64_t m) const { return to.at + o * to.outer + m * to.middle; }
-  DVM_INLINE const S* source(int64_t o, int64_t m) const {
-    return from.at + o * from.outer + m * from.middle;
-  }
-
-  // Each index picks a row.
-  void rows(Core& core) const {
-    for (int64_t o = 0; o < e.outer; o++) {
-      for (int64_t m = 0; m < e.middle; m++) {
-        const int64_t at = checked_index(core, index.at[o * index.outer + m * index.middle], limit);
-        if (at < 0) return;
-        const S* start = source(o, m) + at * axis_stride;
-        if (to.inner == 1 && from.inner == 1)
-          convert_row(row(o, m), start, e.inner);
-        else
-          for (int64_t i = 0; i < e.inner; i++)
-            row(o, m)[i * to.inner] = convert_one<R>(start[i * from.inner]);
-      }
-    }
-  }
-
-  // Each index picks an element. Indices that many rows have in common are looked at once.
-  void elements(Core& core) const {
-    const bool common = index.outer == 0 && index.middle == 0;
-    int64_t places[kPicked];
-    for (int64_t first = 0; first < e.inner; first += kPicked) {
-      const int64_t n = lesser(e.inner - first, kPicked);
-      for (int64_t o = 0; o < e.outer; o++) {
-        for (int64_t m = 0; m < e.middle; m++) {
-          const int64_t* indices =
-              index.at + o * index.outer + m * index.middle + first * index.inner;
-          if (!common || (o == 0 && m == 0)) {
-            if (index.inner != 1 ||
-                !places_of(places, indices, n, axis_stride, from.inner, limit)) {
-              for (int64_t i = 0; i < n; i++) {
-                const int64_t at = checked_index(core, indices[i * index.inner], limit);
-                if (at < 0) return;
-                places[i] = at * axis_stride + i * from.inner;
-              }
-            }
-          }
-          pick(row(o, m) + first * to.inner, source(o, m) + first * from.inner, places, n);
-        }
-      }
-    }
-  }
-
- private:
-  DVM_INLINE void pick(R* out, const S* in, const int64_t* places, int64_t n) const {
-    if (to.inner != 1) {
-      for (int64_t i = 0; i < n; i++) out[i * to.inner] = convert_one<R>(in[places[i]]);
-    } else if constexpr (std::is_same_v<R, S>) {
-      pick_row(out, in, places, n);
-    } else {  // whole vectors are converted
-      S row[kPicked];
-      pick_row(row, in, places, n);
-      convert_row(out, row, n);
-    }
-  }
-  DVM_INLINE static void pick_row(S* out, const S* in, const int64_t* places, int64_t n) {
-#pragma GCC unroll 8  // a loop of so few instructions runs at the pace of its jumps
-    for (int64_t i = 0; i < n; i++) out[i] = in[places[i]];
-  }
-};
 
 template <class S, class R>
 void gather_handler(Core& core, const uint64_t* words) {

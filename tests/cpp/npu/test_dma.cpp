@@ -204,35 +204,53 @@ void test_lookup(Machine& machine, Random& random, DType dtype) {
   CHECK(right);
 }
 
+// Any, or such as lie near each other, as those of an image's row that is resized do, up to the
+// last.
+void fill_indices(Array<int64_t>& index, const Shape& shape, int64_t limit, Random& random) {
+  if (random.chance(0.4)) return index.fill([&] { return random.integer(-limit, limit - 1); });
+  const double step = random.real(0.1, 2.5);
+  const int64_t count = shape.inner > 1 ? shape.inner : shape.middle;
+  const double first =
+      std::max(0.0, static_cast<double>(limit) - step * static_cast<double>(count));
+  const bool backwards = random.chance(0.2);
+  const int64_t from_end = random.chance(0.3) ? limit : 0;
+  for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
+    const auto at = static_cast<double>(shape.inner > 1 ? i : m);
+    const int64_t place = std::min(static_cast<int64_t>(first + at * step), limit - 1);
+    index.at(o, m, i) = (backwards ? limit - 1 - place : place) - from_end;
+  });
+}
+
 template <class R>
 void test_gather(Machine& machine, Random& random, DType dtype) {
   const Shape shape = random_shape(random);
-  constexpr int64_t kLimit = 13;
+  constexpr int64_t kLimits[] = {13, 13, 40, 150};
+  const int64_t limit = random.pick(kLimits);
   const Strides out_strides = random_output_strides(random, shape);
   Strides view{0, 0, 1};
   int64_t axis_stride = shape.inner;
-  if (random.chance(0.3)) view = {0, 0, kLimit}, axis_stride = 1;
-  const Shape table{kLimit, 1, shape.inner};
+  if (random.chance(0.3)) view = {0, 0, limit}, axis_stride = 1;
+  const Shape table{limit, 1, shape.inner};
   Storage from(dtype, table, {axis_stride, 0, view.inner});
   from.fill_random(random);
   Array<int64_t> index(shape, random_input_strides(random, shape));
-  index.fill([&] { return random.integer(-kLimit, kLimit - 1); });
+  fill_indices(index, shape, limit, random);
   Array<R> to(shape, out_strides);
   const bool broken = shape.count() > 0 && random.chance(0.2);
-  if (broken) index.at(shape.outer - 1, shape.middle - 1, shape.inner - 1) = kLimit;
+  if (broken) index.at(shape.outer - 1, shape.middle - 1, shape.inner - 1) = limit;
   context += "gather " + describe(shape, {out_strides, view, index.strides()});
   Place source = from.place();
   source.strides = view;
   machine.execute(Family::d_gather, dtype, shape, {to.place(), source, index.place()},
-                  {axis_stride, kLimit});
+                  {axis_stride, limit});
   CHECK((machine.core.trap.kind == TrapKind::index_out_of_range) == broken);
   if (broken) {
-    CHECK(machine.core.trap.value == kLimit && machine.core.trap.limit == kLimit);
+    CHECK(machine.core.trap.value == limit && machine.core.trap.limit == limit);
     return;
   }
   bool right = true;
   for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
-    const int64_t row = (index.at(o, m, i) + kLimit) % kLimit;
+    const int64_t row = (index.at(o, m, i) + limit) % limit;
     right = right && converted(dtype, to.at(o, m, i), from.at(row, 0, i), false);
   });
   CHECK(right);
