@@ -258,9 +258,13 @@ class Tiler {
     const int64_t high = plan_.extents[axis], wide = plan_.extents[inner];
     if (high < least_row() && tile_of_short_rows(axis, volume)) return true;
     int64_t whole = 1;  // with the axes between them
-    for (int i = 0; i < parallel_count_; ++i)
-      if (parallel_[i] >= axis) whole *= plan_.extents[parallel_[i]];
-    if (whole <= volume) return false;
+    int rank = 0;
+    for (int i = 0; i < parallel_count_; ++i) {
+      if (parallel_[i] < axis) continue;
+      whole *= plan_.extents[parallel_[i]];
+      rank += 1;
+    }
+    if (whole <= volume && rank <= kMaxTileRank) return false;
     int64_t side = std::min(high, least_row());
     const int64_t least = std::max(volume / side, least_row());
     const int64_t row = std::min(wide, align(inner, least, wide));
@@ -389,7 +393,9 @@ class Tiler {
       row_unit_ = unit;
     }
   }
-  bool is_narrow() const { return row_axis_ >= 0 && code_.space.axes[row_axis_].tile < row_unit_; }
+  bool is_narrow() const {
+    return reduced_ != 0 && row_axis_ >= 0 && code_.space.axes[row_axis_].tile < row_unit_;
+  }
 
   int64_t row_of_windows(int axis) const {
     for (const NormalNode& node : plan_.nodes) {
