@@ -31,7 +31,14 @@ class Picked {
   // Of indices a `stride` apart, of elements a `step` apart; false after leaving a trap.
   DVM_INLINE bool find(Core& core, const int64_t* indices, int64_t stride, int64_t n,
                        int64_t axis_stride, int64_t step, int64_t limit) {
-    if (stride == 1 && find_neighbours(indices, n, axis_stride, step, limit)) return true;
+    if constexpr (kShuffles) {
+      if (stride == 1 && find_near(indices, n, axis_stride, step, limit)) return true;
+    } else if (stride == 1 && all_inside(indices, n, limit)) {
+      DVM_INDEPENDENT_ITERATIONS
+      for (int64_t i = 0; i < n; i++)
+        places_[i] = wrapped_index(indices[i], limit) * axis_stride + i * step;
+      return true;
+    }
     for (int64_t i = 0; i < n; i++) {
       const int64_t at = checked_index(core, indices[i * stride], limit);
       if (at < 0) return false;
@@ -56,14 +63,15 @@ class Picked {
   static constexpr int64_t L = kLanes<float>;
   static constexpr bool kShuffles = std::is_same_v<S, float> && kShufflesAtOnce;
 
-  // False if some index is out of range. Elements are near where each vector of them lies within
-  // two, from its first element on.
-  DVM_INLINE bool find_neighbours(const int64_t* indices, int64_t n, int64_t axis_stride,
-                                  int64_t step, int64_t limit) {
+  // And whether they are near: each vector of elements lies within two, from its first element on.
+  // False if some index is out of range.
+  DVM_INLINE bool find_near(const int64_t* indices, int64_t n, int64_t axis_stride, int64_t step,
+                            int64_t limit) {
     using Numbers = Full<int64_t>;
     constexpr int64_t kNumbers = kLanes<int64_t>;
-    Numbers signs{}, apart{}, last{};  // signs: of the distances to both ends
-    Numbers of_step;                   // what steps add to the places of the next numbers
+    Numbers signs{}, apart{};  // signs: of the distances to both ends
+    Numbers last = splat<Numbers>(INT64_MIN);
+    Numbers of_step;  // what steps add to the places of the next numbers
     for (int64_t i = 0; i < kNumbers; i++) of_step[i] = i * step;
     int64_t i = 0;
     for (; i + L <= n; i += L) {
@@ -83,24 +91,23 @@ class Picked {
         store(within_ + i + j, convert<int32_t>(behind));
       }
     }
-    last_ = 0;
+    last_ = INT64_MIN;
     int64_t all_signs = 0, all_apart = 0;
     for (int64_t lane = 0; lane < kNumbers; lane++) {
       all_signs |= signs[lane];
       all_apart |= apart[lane];
       last_ = greater(last_, last[lane]);
     }
+    if (all_signs < 0 || !all_inside(indices + i, n - i, limit)) return false;
     for (int64_t j = i; j < n; j++) {
-      const int64_t wrapped = wrapped_index(indices[j], limit);
-      all_signs |= wrapped | (limit - 1 - wrapped);
-      places_[j] = wrapped * axis_stride + j * step;
+      places_[j] = wrapped_index(indices[j], limit) * axis_stride + j * step;
       within_[j] = static_cast<int32_t>(places_[j] - places_[i]);
       all_apart |= places_[j] - places_[i];
       last_ = greater(last_, places_[j]);
     }
     for (int64_t j = n; j < i + L; j++) within_[j] = 0;
     near_ = (all_apart & ~(2 * L - 1)) == 0;
-    return all_signs >= 0;
+    return true;
   }
 
   DVM_INLINE void shuffle(S* out, const S* in, int64_t n) const {
