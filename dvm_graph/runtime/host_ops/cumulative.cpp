@@ -17,7 +17,8 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kSideBySide = 1024;  // lanes whose numbers stay in the first-level cache
-constexpr int64_t kRows = 16;          // enough to hide the latency of additions
+constexpr int64_t kRows =
+    4;  // hide the latency of additions; lines of theirs may share a cache set
 
 // How elements are stored, and the numbers that are added.
 template <class T>
@@ -43,11 +44,14 @@ struct Walk {
   bool exclusive;
 };
 
-// `lanes` of them, whose elements lie `lane` apart; at most kSideBySide.
-template <class Type, class Fold, class Lane>
+template <int64_t N>
+using Constant = std::integral_constant<int64_t, N>;
+
+// `lanes` of them, whose elements lie `lane` apart; at most Most.
+template <class Type, class Fold, int64_t Most, class Lanes, class Lane>
 void advance(const typename Type::Stored* in, typename Type::Stored* out, const Walk& walk,
-             int64_t lanes, Lane lane, typename Type::Number unit) {
-  typename Type::Number numbers[kSideBySide];
+             Lanes lanes, Lane lane, typename Type::Number unit) {
+  typename Type::Number numbers[Most];
   std::fill_n(numbers, lanes, unit);
   const auto write = [&] {
     for (int64_t i = 0; i < lanes; i++) out[i * lane] = Type::write(numbers[i]);
@@ -74,18 +78,20 @@ void fold_along(HostFrame& frame, typename Type::Number unit) {
   const Walk walk{around.extent, reverse ? -around.behind : around.behind, frame.argument(1) != 0};
   const int64_t block = around.extent * around.behind, first = reverse ? block - around.behind : 0;
   if (around.behind == 1) {
-    for (int64_t row = 0; row < around.before; row += kRows) {
-      const int64_t from = row * block + first, rows = std::min(kRows, around.before - row);
-      advance<Type, Fold>(in + from, out + from, walk, rows, block, unit);
-    }
+    const auto take = [&]<int64_t Rows>(Constant<Rows> rows, int64_t row) {
+      const int64_t from = row * block + first;
+      advance<Type, Fold, Rows>(in + from, out + from, walk, rows, block, unit);
+    };
+    int64_t row = 0;
+    for (; row + kRows <= around.before; row += kRows) take(Constant<kRows>(), row);
+    for (; row < around.before; row++) take(Constant<1>(), row);
     return;
   }
   for (int64_t before = 0; before < around.before; before++) {
     for (int64_t lane = 0; lane < around.behind; lane += kSideBySide) {
       const int64_t from = before * block + first + lane;
       const int64_t lanes = std::min(kSideBySide, around.behind - lane);
-      advance<Type, Fold>(in + from, out + from, walk, lanes, std::integral_constant<int64_t, 1>(),
-                          unit);
+      advance<Type, Fold, kSideBySide>(in + from, out + from, walk, lanes, Constant<1>(), unit);
     }
   }
 }
