@@ -1,19 +1,19 @@
 """Brings a graph of basic operators into the form that clustering wants.
 
   * A view, a dims scalar or a small computation of scalars is repeated for each of its users, so that
-    each kernel can take in its own; but not for gathers that can take in none.
+    each kernel can take in its own; but not for windows and gathers that can take in none.
   * Each operand of a concat gets a reshape of its own: the place where it is stored into the result.
     A concat that only another one uses has its place already.
   * A graph output that is an input, a constant or another output becomes a copy, if kernels can
     hold it.
 
-Invariants: no value changes; afterwards the result of a relayout or of a strided view has one use, or gathers of what is
-stored.
+Invariants: no value changes; afterwards the result of a relayout or of a strided view has one use, or windows and gathers
+of what is stored.
 """
 
 from __future__ import annotations
 
-from dvm_graph.cluster.node_axes import shape_of
+from dvm_graph.cluster.node_axes import WINDOWS, shape_of
 from dvm_graph.ir import FOR_PRODUCTS, OPERATORS, RELAYOUTS, STRIDED, Graph, Kind, Node, Value
 
 _MAX_SCALAR_CHAIN = 8
@@ -94,7 +94,11 @@ def _repeat(graph: Graph, node: Node) -> None:
 
 
 def _reads_stored(node: Node, user: Node, index: int) -> bool:
-    """Whether no kernel of the user can take in the operator: a reshape that makes the axis of which the user gathers."""
+    """Whether no kernel of the user can take in the operator: a transpose of an image that is read by windows, a reshape
+    that makes the axis of which the user gathers.
+    """
+    if node.op == "transpose" and user.op in WINDOWS and index == 0:
+        return True
     if node.op != "reshape" or user.op != "gather" or index != 0:
         return False
     return shape_of(node.output)[user.attrs["axis"]] not in shape_of(node.required(0))

@@ -47,6 +47,15 @@ def test_gelu_is_the_epilogue_of_a_product() -> None:
     assert "erf" in made
 
 
+def test_windows_over_one_image_share_its_transpose() -> None:
+    text = """g (float[n,8,h,w] x, float[5,8,3,3] v, float[5,8,5,5] u) => (float[n,5,h,w] a, float[n,5,h,w] b)
+    { a = Conv<pads=[1,1,1,1]>(x, v) b = Conv<pads=[2,2,2,2]>(x, u) }"""
+    ops = [op for made in kernels(text) for op in made]
+    images = [made for made in kernels(text) if made == ["transpose"]]
+    assert ops.count("patches") == 2
+    assert len(images) == 1
+
+
 def test_rows_of_a_product_stay_for_softmax() -> None:
     text = """g (float[b,s,8] x, float[b,8,t] y) => (float[b,s,t] z)
     { p = MatMul(x, y) z = Softmax(p) }"""
