@@ -98,6 +98,20 @@ def _batch_norm(
     )
 
 
+def _batch_norm_with_update(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_variance: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """As in training, and what only other devices keep for the backward pass."""
+    found = _batch_norm(x, weight, bias, running_mean, running_variance, True, momentum, eps)
+    return *found[:3], x.new_empty(0, dtype=torch.uint8), *found[3:]
+
+
 def _all_but_channels(x: Tensor) -> list[int]:
     return [0, *range(2, x.dim())]
 
@@ -213,6 +227,7 @@ DECOMPOSED: dict[Any, Callable[..., Any]] = {
     aten.native_group_norm.default: _group_norm,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_of_inference,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
+    aten._batch_norm_with_update_functional.default: _batch_norm_with_update,
     aten._native_batch_norm_legit.no_stats: _batch_norm_of_batch,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
     aten.batch_norm_backward.default: _batch_norm_backward,

@@ -26,22 +26,24 @@ ORDER = "dvm_order"
 """Of the axes of a tensor, among what a node of torch's graph knows."""
 
 
+_Input: TypeAlias = tuple[str, Order | None, torch.dtype | None]
+"""The program's name of an argument; of a tensor the order of its axes there, and its type; of a size None."""
+
+
 class Piece(torch.nn.Module):
     """Runs a program in place of a module. To a program sizes are extents: where a number among the arguments is negative,
-    the module runs.
+    the module runs; so it does where torch's operators gave a tensor of another type than it traced.
     """
 
     def __init__(
         self,
         program: Program,
         module: torch.fx.GraphModule,
-        inputs: Sequence[tuple[str, Order | None] | None],
+        inputs: Sequence[_Input | None],
         orders: Sequence[Order],
         single: bool,
     ) -> None:
-        """`inputs`: of each argument the program's name, and the order of a tensor's axes there, None: it is a size; None:
-        the program has no use for it. `orders`: of the axes of each result.
-        """
+        """`inputs`: of each argument; None: the program has no use for it. `orders`: of the axes of each result."""
         super().__init__()
         self._program = program
         self._module = module
@@ -55,11 +57,11 @@ class Piece(torch.nn.Module):
         for known, argument in zip(self._inputs, arguments, strict=True):
             if known is None:
                 continue
-            name, order = known
-            if order is not None:
-                feeds[name] = _array(argument.permute(order))
-            elif argument >= 0:
+            name, order, dtype = known
+            if order is None and argument >= 0:
                 feeds[name] = _size(argument)
+            elif order is not None and argument.dtype is dtype:
+                feeds[name] = _array(argument.permute(order))
             else:
                 return self._module(*arguments)
         results = [
@@ -121,7 +123,12 @@ def compile_piece(
         compiled = compile_graph(graph, facts, options)
         program = assemble(compiled.plan, options, release_packed=True)
     named = {*tensors, *sizes}
-    inputs = [(node.name, orders.get(node)) if node in named else None for node in placeholders]
+    inputs = [
+        (node.name, orders.get(node), getattr(node.meta["val"], "dtype", None))
+        if node in named
+        else None
+        for node in placeholders
+    ]
     return Piece(program, module, inputs, lying, single)
 
 

@@ -385,6 +385,23 @@ def test_what_is_not_translated_stays_in_torch(pieces: list[Piece]) -> None:
     assert pieces
 
 
+def test_tensors_of_another_type_than_torch_traced(pieces: list[Piece]) -> None:
+    @torch.library.custom_op("dvm_tests::narrowed", mutates_args=())
+    def narrowed(x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.float16)
+
+    narrowed.register_fake(torch.empty_like)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return narrowed(x) * 2 + 1
+
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        assert torch.equal(compiled(x), function(x))
+    assert pieces
+
+
 def test_arguments_that_are_mutated_and_views_of_arguments(pieces: list[Piece]) -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x.mul_(2)

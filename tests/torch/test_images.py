@@ -356,6 +356,23 @@ def test_norms_of_groups(groups: int, mixed: bool) -> None:
     compare_steps(module, inputs)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_norms_that_update_what_they_know(dtype: torch.dtype) -> None:
+    def norm(
+        x: torch.Tensor, scale: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor
+    ) -> Any:
+        arguments = (x, scale, scale, mean, variance, 0.1, 1e-5)
+        return *torch.ops.aten._batch_norm_with_update(*arguments), mean, variance
+
+    compiled = torch.compile(norm, backend=dvm, dynamic=True)
+    for batch in (3, 5):
+        x, scale, mean = (torch.rand(size).to(dtype) for size in ((batch, 4, 5), (4,), (4,)))
+        mine, theirs = (called(x, scale, mean.clone(), mean + 0.5) for called in (compiled, norm))
+        for one, other in zip(mine, theirs, strict=True):
+            bound = 0.0 if one.dtype is torch.uint8 else 8 * torch.finfo(one.dtype).eps
+            torch.testing.assert_close(one, other, rtol=bound, atol=bound)
+
+
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize(
     ("dtype", "weights", "statistics"),
