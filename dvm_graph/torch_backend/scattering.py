@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from dvm_graph.decompose.operands import shape_of
@@ -50,8 +52,27 @@ def _scatter_reduce(
     include_self: bool = True,
 ) -> Value:
     if not include_self:
-        raise UnsupportedError("what was there is not part of the reduction")
-    return _written(t, x, axis, index, source, _REDUCTIONS[reduce])
+        x = _written(t, x, axis, index, _neutral(reduce, x.dtype), "none")
+    if reduce != "mean":
+        return _written(t, x, axis, index, source, _REDUCTIONS[reduce])
+    if not x.dtype.is_float:
+        raise UnsupportedError("means of whole numbers")
+    total = _written(t, x, axis, index, source, "add")
+    counted = t.builder.broadcast_to(t.builder.scalar(int(include_self), x.dtype), shape_of(x))
+    counted = _written(t, counted, axis, index, 1, "add")
+    return t.builder.div(total, t.builder.max(counted, t.builder.scalar(1, x.dtype)))
+
+
+def _neutral(reduce: str, dtype: DType) -> float:
+    """What changes nothing that it is reduced with."""
+    if reduce in ("amax", "amin"):
+        if dtype.is_float:
+            return -math.inf if reduce == "amax" else math.inf
+        if dtype is DType.BOOL:
+            return int(reduce == "amin")
+        bounds = np.iinfo(dtype.numpy)
+        return int(bounds.min if reduce == "amax" else bounds.max)
+    return int(reduce == "prod")
 
 
 def _written(

@@ -27,6 +27,22 @@ OPERATORS: dict[str, Function] = {
     "a number": lambda x, i, v: x.scatter(1, i, 2),
     "added elements": lambda x, i, v: x.scatter_add(1, i, v),
     "greater elements": lambda x, i, v: x.scatter_reduce(1, i, v, "amax"),
+    "sums without what was there": lambda x, i, v: x.scatter_reduce(
+        1, i % 2, v, "sum", include_self=False
+    ),
+    "products without it": lambda x, i, v: x.scatter_reduce(
+        0, i % 2, v, "prod", include_self=False
+    ),
+    "greater elements without it": lambda x, i, v: x.scatter_reduce(
+        1, i % 2, v, "amax", include_self=False
+    ),
+    "smaller elements without it": lambda x, i, v: x.scatter_reduce(
+        1, i % 2, v, "amin", include_self=False
+    ),
+    "averages": lambda x, i, v: x.scatter_reduce(1, i % 2, v, "mean"),
+    "averages without it": lambda x, i, v: x.scatter_reduce(
+        0, i % 2, v, "mean", include_self=False
+    ),
     "rows": lambda x, i, v: x.index_put((i[:, 0],), v[:, :1]),
     "added rows": lambda x, i, v: x.index_put((i[:, 0] % 2,), v[:, :1], accumulate=True),
     "points": lambda x, i, v: x.index_put((torch.arange(x.shape[0])[:, None], i), v),
@@ -38,6 +54,12 @@ NARROW = {
     "the least of columns": {"aten.topk.default"},
     "added elements": {"aten.scatter_add.default"},
     "greater elements": {"aten.scatter_reduce.two"},
+    "sums without what was there": {"aten.scatter_reduce.two"},
+    "products without it": {"aten.scatter_reduce.two"},
+    "greater elements without it": {"aten.scatter_reduce.two"},
+    "smaller elements without it": {"aten.scatter_reduce.two"},
+    "averages": {"aten.scatter_reduce.two"},
+    "averages without it": {"aten.scatter_reduce.two"},
     "added rows": {"aten.index_put.default"},
     "rows at numbers": {"aten.index_put.default"},
 }
