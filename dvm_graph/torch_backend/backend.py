@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch._guards import detect_fake_mode
+from torch._prims.rng_prims import run_with_rng_state
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -122,8 +125,27 @@ def _lie_as_kept(graph: GraphModule, orders: Mapping[str, Order]) -> dict[int, O
 
 def _looks_at_memory(node: Node) -> bool:
     """Whether what an operator gives hangs on the order in which elements of its operands lie."""
-    seeded = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    return seeded or node.target is aten.as_strided.default
+    if node.target is run_with_rng_state:
+        return _is_seeded(node.args[1])
+    return _is_seeded(node.target) or node.target is aten.as_strided.default
+
+
+def _is_seeded(target: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+def _tell_what_is_drawn_again(graph: GraphModule) -> None:
+    """Random numbers of the forward pass that torch draws a second time, for want of what it did not keep: it does not say what they are."""
+    for node in graph.graph.nodes:
+        if node.target is run_with_rng_state and "val" not in node.meta:
+            _, target, *operands = (_known(argument) for argument in node.args)
+            named = {name: _known(argument) for name, argument in node.kwargs.items()}
+            with detect_fake_mode(operands) or nullcontext():
+                node.meta["val"] = target(*operands, **named)
+
+
+def _known(argument: Any) -> Any:
+    return torch.fx.map_arg(argument, lambda node: node.meta["val"])
 
 
 def _compile(
@@ -135,6 +157,7 @@ def _compile(
     """`orders` gets those of the axes of what is kept for the backward pass, by name, where they are not as torch traced them;
     `laid`: arguments to be laid out in an order.
     """
+    _tell_what_is_drawn_again(graph)
     _read_in_any_order(graph)
     Sizes(graph).compute_from_arguments()
     _give_each_its_views(graph)

@@ -182,9 +182,9 @@ def is_supported(node: Node) -> bool:
         return False
     if node.target is operator.getitem:
         return isinstance(node.args[0], Node) and is_supported(node.args[0])
-    if node.target not in TABLE:
+    if node.target not in TABLE or any("val" not in n.meta for n in (node, *node.all_input_nodes)):
         return False
-    tensors = [*_listed(node.meta["val"]), *(n.meta.get("val") for n in node.all_input_nodes)]
+    tensors = [*_listed(node.meta["val"]), *(n.meta["val"] for n in node.all_input_nodes)]
     if not all(_is_plain(item) for tensor in tensors for item in _listed(tensor)):
         return False
     facts = Facts(Symbols(), Meter(Options()))

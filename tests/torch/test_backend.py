@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
 import dvm_graph
@@ -451,6 +452,27 @@ def test_dropout_of_what_lies_in_another_order(pieces: list[Piece]) -> None:
         mine = compiled(tensor)
         torch.manual_seed(7)
         close(mine, function(tensor))
+    assert pieces
+
+
+def test_what_is_drawn_again_in_the_backward_pass(pieces: list[Piece]) -> None:
+    def kept(x: torch.Tensor) -> torch.Tensor:
+        noise = torch.rand_like(x.exp().transpose(0, 1)).transpose(0, 1)
+        return (F.dropout(F.gelu(x), 0.3) * noise).sin()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x + checkpoint(kept, x, use_reentrant=False)
+
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for rows in (3, 5):
+        x, gradients = torch.randn(rows, 4), []
+        for called in (compiled, function):
+            own = x.clone().requires_grad_()
+            torch.manual_seed(rows)
+            called(own).square().sum().backward()
+            gradients.append(own.grad)
+        assert gradients[0] is not None and gradients[1] is not None
+        close(gradients[0], gradients[1])
     assert pieces
 
 
