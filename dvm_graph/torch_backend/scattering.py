@@ -97,19 +97,27 @@ def _index_put(
     source: Value,
     accumulate: bool = False,
 ) -> Value:
-    """By coordinates along the first axes."""
+    """By coordinates along axes that follow each other; all of those in front of them."""
     b = t.decomposer
     given = [index for index in indices if index is not None]
     if any(index.dtype not in (DType.INT64, DType.INT32) for index in given):
         raise UnsupportedError("a mask")
-    if not given or given != list(indices[: len(given)]):
-        raise UnsupportedError("coordinates of axes behind others")
-    shape = _broadcast([shape_of(index) for index in given])
-    coordinates = [
-        b.reshape(b.broadcast_to(b.cast(index, DType.INT64), shape), (*shape, 1)) for index in given
+    before = next((axis for axis, index in enumerate(indices) if index is not None), 0)
+    end = before + len(given)
+    if not given or None in indices[before:end]:
+        raise UnsupportedError("coordinates of axes apart from each other")
+    whole, found = shape_of(x)[:before], _broadcast([shape_of(index) for index in given])
+    shape = (*whole, *found)
+    along = [
+        b.reshape(b.iota((extent,)), (extent, *(1,) * (len(shape) - 1 - axis)))
+        for axis, extent in enumerate(whole)
     ]
-    places = coordinates[0] if len(given) == 1 else b.concat(coordinates, len(shape))
-    source = b.broadcast_to(t.value(source, x.dtype), (*shape, *shape_of(x)[len(given) :]))
+    coordinates = [
+        b.reshape(b.broadcast_to(index, shape), (*shape, 1))
+        for index in (*along, *(b.cast(index, DType.INT64) for index in given))
+    ]
+    places = coordinates[0] if end == 1 else b.concat(coordinates, len(shape))
+    source = b.broadcast_to(t.value(source, x.dtype), (*shape, *shape_of(x)[end:]))
     reduction = "add" if accumulate else "none"
     return t.onnx("ScatterND", x, places, source, reduction=reduction)
 

@@ -14,6 +14,8 @@ from dvm_graph.errors import RescueWarning
 from dvm_graph.torch_backend import backend, dvm
 from dvm_graph.torch_backend.piece import Piece
 
+aten = torch.ops.aten
+
 Function: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
 
 OPERATORS: dict[str, Function] = {
@@ -46,6 +48,13 @@ OPERATORS: dict[str, Function] = {
     "rows": lambda x, i, v: x.index_put((i[:, 0],), v[:, :1]),
     "added rows": lambda x, i, v: x.index_put((i[:, 0] % 2,), v[:, :1], accumulate=True),
     "points": lambda x, i, v: x.index_put((torch.arange(x.shape[0])[:, None], i), v),
+    "places in all rows": lambda x, i, v: aten.index_put(x, (None, i[0]), v[:1]),
+    "places in all blocks": lambda x, i, v: x.reshape(x.shape[0], 1, -1, 1).index_copy(
+        2, i[0], v[:, None, :, None]
+    ),
+    "added places in all rows": lambda x, i, v: aten.index_put(
+        x[None], (None, i % 2, i), v, accumulate=True
+    ),
     "counted from the end": lambda x, i, v: x.index_put((i[:2, 0] * 0 - 1,), v[0, 0]),
     "rows at numbers": lambda x, i, v: x.index_add(0, i[:, 0] % 2, x),
 }
@@ -60,6 +69,7 @@ NARROW = {
     "smaller elements without it": {"aten.scatter_reduce.two"},
     "averages": {"aten.scatter_reduce.two"},
     "averages without it": {"aten.scatter_reduce.two"},
+    "added places in all rows": {"aten.index_put.default"},
     "added rows": {"aten.index_put.default"},
     "rows at numbers": {"aten.index_put.default"},
 }
