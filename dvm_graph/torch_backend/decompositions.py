@@ -209,6 +209,79 @@ def _roll(x: Tensor, shifts: Sequence[int], axes: Sequence[int] = ()) -> Tensor:
     return x
 
 
+def _masked_softmax(x: Tensor, mask: Tensor | None, kind: int | None) -> Tensor:
+    """Of scores [batch, heads, queries, keys]; a mask is true of what gets nothing. `kind`: 0: it is [queries, keys], 1: [batch, keys],
+    2: as the scores.
+    """
+    if mask is None:
+        return torch.softmax(x, -1)
+    mask = mask.to(torch.bool)
+    mask = mask[:, None, None] if kind == 1 else mask
+    return torch.softmax(x.masked_fill(mask, -torch.inf), -1)
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    width: int,
+    heads: int,
+    weights: Tensor,
+    bias: Tensor,
+    out_weights: Tensor,
+    out_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: bool = True,
+    average_weights: bool = True,
+    kind: int | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """What torch has for modules of attention that infer, as products and softmax, which fuse."""
+    if query is key is value:
+        projected = torch.nn.functional.linear(query, weights, bias).split(width, -1)
+    else:
+        parts = zip((query, key, value), weights.split(width), bias.split(width), strict=True)
+        projected = tuple(torch.nn.functional.linear(*part) for part in parts)
+    q, k, v = (x.unflatten(-1, (heads, width // heads)).transpose(1, 2) for x in projected)
+    chances = _masked_softmax((q * (width // heads) ** -0.5) @ k.transpose(-1, -2), mask, kind)
+    result = (chances @ v).transpose(1, 2).flatten(2)
+    result = torch.nn.functional.linear(result, out_weights, out_bias)
+    if not need_weights:
+        return result, None
+    return result, chances.mean(1) if average_weights else chances
+
+
+def _encoder_layer(
+    x: Tensor,
+    width: int,
+    heads: int,
+    weights: Tensor,
+    bias: Tensor,
+    out_weights: Tensor,
+    out_bias: Tensor,
+    gelu: bool,
+    norm_first: bool,
+    eps: float,
+    *parameters: Any,
+    **masks: Any,
+) -> Tensor:
+    """`parameters`: weights and biases of two norms and of two linear layers, a mask, its kind."""
+    (scale1, shift1, scale2, shift2, in_weights, in_bias, back_weights, back_bias) = parameters[:8]
+    mask, kind = (*parameters[8:], masks.get("mask"), masks.get("mask_type"))[:2]
+
+    def norm(y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        return torch.nn.functional.layer_norm(y, (width,), scale, shift, eps)
+
+    y = norm(x, scale1, shift1) if norm_first else x
+    own = (y, y, y, width, heads, weights, bias, out_weights, out_bias)
+    x = x + _attention(*own, mask, need_weights=False, kind=kind)[0]
+    x = x if norm_first else norm(x, scale1, shift1)
+    y = norm(x, scale2, shift2) if norm_first else x
+    y = torch.nn.functional.linear(y, in_weights, in_bias)
+    y = torch.nn.functional.gelu(y) if gelu else torch.relu(y)
+    x = (x + torch.nn.functional.linear(y, back_weights, back_bias)).contiguous()
+    return x if norm_first else norm(x, scale2, shift2)
+
+
 _BROKEN_DOWN = [
     *(aten.native_layer_norm_backward, aten.native_group_norm_backward, aten.gelu_backward),
     *(aten._softmax_backward_data, aten._log_softmax_backward_data, aten._adaptive_avg_pool2d),
@@ -233,4 +306,6 @@ DECOMPOSED: dict[Any, Callable[..., Any]] = {
     aten.batch_norm_backward.default: _batch_norm_backward,
     aten.std_mean.correction: _std_mean,
     aten.roll.default: _roll,
+    aten._native_multi_head_attention.default: _attention,
+    aten._transformer_encoder_layer_fwd.default: _encoder_layer,
 }

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +40,7 @@ OPERATORS: dict[str, Function] = {
     "add with alpha": lambda x, y, i: torch.add(x, y, alpha=3) - torch.sub(x, 2, alpha=2),
     "division of integers": lambda x, y, i: i / 3 + x.sum(),
     "types that meet": lambda x, y, i: i[:, None] * x + (x > 1) + y.to(torch.float64).mean(),
+    "comparisons with sizes": lambda x, y, i: (i == x.shape[0] - 1) | (x[0, 0] < x.shape[1]),
     "comparisons": lambda x, y, i: (x > y) & ~(x < 0.5) | (i == 2)[:1] | torch.isnan(x),
     "logic of numbers": lambda x, y, i: torch.logical_or(torch.logical_not(i), i > 2),
     "functions": lambda x, y, i: torch.tanh(x) + torch.erf(y) + torch.sigmoid(x).log() + x.exp(),
@@ -453,6 +455,69 @@ def test_dropout_of_what_lies_in_another_order(pieces: list[Piece]) -> None:
         torch.manual_seed(7)
         close(mine, function(tensor))
     assert pieces
+
+
+def _hidden(x: torch.Tensor, all_of: bool = False) -> torch.Tensor:
+    """Keys that are not there: of each row of a batch one more, or all."""
+    kept = x.shape[1] - torch.arange(1, x.shape[0] + 1)[:, None]
+    return torch.arange(x.shape[1]) >= (kept * 0 if all_of else kept)
+
+
+def _later(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+
+
+ATTENTION: dict[str, Callable[..., Any]] = {
+    "a layer": lambda layer, of, x: layer(x),
+    "a layer, keys hidden": lambda layer, of, x: layer(x, src_key_padding_mask=_hidden(x)),
+    "a layer, later ones hidden": lambda layer, of, x: layer(x, src_mask=_later(x)),
+    "a layer, both": lambda layer, of, x: layer(
+        x, src_mask=_later(x), src_key_padding_mask=_hidden(x)
+    ),
+    "a layer, all keys hidden": lambda layer, of, x: layer(
+        x, src_key_padding_mask=_hidden(x, all_of=True)
+    ),
+    "chances": lambda layer, of, x: of(x, x, x),
+    "chances of each head": lambda layer, of, x: of(x, x, x, average_attn_weights=False),
+    "no chances": lambda layer, of, x: of(x, x, x, need_weights=False)[:1],
+    "other keys": lambda layer, of, x: of(x, x.cos(), x.cos()),
+    "other values": lambda layer, of, x: of(x, x.cos(), x.sin(), key_padding_mask=_hidden(x)),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_of_modules_that_infer(
+    name: str, pieces: list[Piece], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch has operators for whole layers, which are broken down."""
+    left: list[str] = []
+    supported = backend.is_supported
+
+    def watched(node: torch.fx.Node) -> bool:
+        found = supported(node)
+        if isinstance(node.target, torch._ops.OpOverload) and not found:
+            left.append(str(node.target))
+        return found
+
+    monkeypatch.setattr(backend, "is_supported", watched)
+    layers = [
+        torch.nn.TransformerEncoderLayer(16, 2, 32, norm_first=first, batch_first=True).eval()
+        for first in (True, False)
+    ]
+    of = torch.nn.MultiheadAttention(16, 4, batch_first=True).eval()
+
+    def function(x: torch.Tensor) -> Any:
+        results = [ATTENTION[name](layer, of, x) for layer in layers]
+        return [each for y in results for each in (y if isinstance(y, tuple) else (y,))]
+
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    with torch.no_grad():
+        for shape in ((9, 2, 16), (5, 3, 16)):
+            x = torch.randn(shape).transpose(0, 1)
+            for one, other in zip(compiled(x), function(x), strict=True):
+                close(one, other, 1.0)
+                assert one.stride() == other.stride()
+    assert pieces and not left
 
 
 def test_what_is_drawn_again_in_the_backward_pass(pieces: list[Piece]) -> None:
