@@ -37,7 +37,7 @@ _TORCH = {dtype: name for name, dtype in DTYPES.items()}
 def _sample(operand: Any) -> Any:
     if isinstance(operand, Value):
         return torch.empty((1,) * operand.rank, dtype=_TORCH[operand.dtype])
-    return operand
+    return operand if isinstance(operand, int | float) else 1  # a size
 
 
 def _unary(name: str) -> Function:
