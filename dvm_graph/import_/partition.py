@@ -3,7 +3,8 @@
 In: nodes (imported, or `vendor` operators made from them) that carry their NodeProto in `source`.
 Out: a serialised ModelProto whose value names are those of the graph's values.
 
-The nodes run as the model had them: original attributes and operands, at the model's opset.
+The nodes run as the model had them: original attributes and operands, at the model's opset, but for what says nothing
+of them and onnxruntime refuses.
 Constants that are not among the inputs become initializers.
 """
 
@@ -23,7 +24,7 @@ from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import array_to_tensor
 from dvm_graph.import_.types import type_proto
 from dvm_graph.import_.widening import refused_at_runs, widen
-from dvm_graph.ir import Node, Value
+from dvm_graph.ir import DType, Node, Value
 
 _HELD_BY = {
     number: getattr(onnx.TensorProto, "UINT8" if name.startswith("U") else "INT8")
@@ -280,12 +281,29 @@ def partition_node(node: Node) -> onnx.NodeProto:
             for body in (attribute.g, *attribute.graphs):
                 _rename_captures(body, renamed)
     _drop_trailing(proto)
+    if proto.op_type in _CASTS and node.outputs[0].dtype is not DType.OPAQUE:
+        _drop_saturation(proto)
     return proto
 
 
+_CASTS = ("Cast", "CastLike")
+
+
+def _drop_saturation(cast: onnx.NodeProto) -> None:
+    """Leaves out what counts for float8 alone, which onnxruntime refuses of other types wherever the cast is one that it
+    does not leave out.
+    """
+    kept = [attribute for attribute in cast.attribute if attribute.name != "saturate"]
+    del cast.attribute[:]
+    cast.attribute.extend(kept)
+
+
 def _drop_trailing(node: onnx.NodeProto) -> None:
-    """Leaves out operands that are given as none behind the last: onnxruntime's rewrites read their types."""
-    while node.input and not node.input[-1]:
+    """Leaves out operands that are given as none behind the last: onnxruntime's rewrites read their types. Those of a `Loop`
+    stand before its states, which are counted from there on.
+    """
+    least = 2 if node.op_type == "Loop" else 0
+    while len(node.input) > least and not node.input[-1]:
         node.input.pop()
     for attribute in node.attribute:
         for body in (attribute.g, *attribute.graphs):
