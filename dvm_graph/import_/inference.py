@@ -20,7 +20,7 @@ from onnx import helper
 
 from dvm_graph.errors import ShapeError, UnsupportedError
 from dvm_graph.import_ import vendor_library
-from dvm_graph.import_.loading import default_domain
+from dvm_graph.import_.loading import default_domain, every_node
 from dvm_graph.import_.onnx_inference import infer_shapes
 from dvm_graph.import_.partition import build_partition, declared_elements
 from dvm_graph.import_.ranks import result_ranks
@@ -132,12 +132,27 @@ def _forget_disputed_extents(
     asked for, and no values where a bias of queries, keys and values has an unknown extent; it resizes along axes that
     are counted from the end where a ratio is to be kept; it takes half of a spectrum for all of it, where the length is
     no constant, or where that is the default; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
-    of the other, and what a body's results are for what they are over no turns. Models all of whose operators are left
+    of the other, and what a body's results are for what they are over no turns. What comes of bodies in which there is
+    any of these rests on it. Models all of whose operators are left
     to onnxruntime (`tests/fuzz`) find further ones.
     """
+    first, *inside = (_disputed_from(part, version) for part in every_node([node]))
+    whole = node.op_type == "If" or any(found is not None for found in inside)
+    if first is None and not whole and node.op_type not in _NAMED:
+        return
+    if node.op_type == "Slice" and version != 10:
+        return
+    for proto in types.values():
+        for dim in proto.tensor_type.shape.dim[first or 0 :]:
+            if first is not None or whole or dim.dim_param:
+                dim.Clear()
+
+
+def _disputed_from(node: onnx.NodeProto, version: int) -> int | None:
+    """The first axis of an operator's results of whose extent inference and kernels differ; None: of none."""
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     same = attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
-    first, disputed = 0, node.op_type in ("If", *_NAMED)
+    first, disputed = 0, False
     if node.op_type in ("AveragePool", "LpPool", "MaxPool"):
         first, disputed = 2, attributes.get("ceil_mode") or same
     elif node.op_type == "ConvTranspose":
@@ -148,16 +163,11 @@ def _forget_disputed_extents(
         first, disputed = 3, len(node.output) > 3
     elif node.op_type == "Resize":
         disputed = attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch"
-    elif node.op_type == "Slice" and version != 10:
-        disputed = False
     elif node.op_type == "DFT":
         disputed = bool(attributes.get("onesided"))
     elif node.op_type == "STFT":
         first, disputed = 1, "onesided" not in attributes
-    for proto in types.values() if disputed else ():
-        for dim in proto.tensor_type.shape.dim[first:]:
-            if node.op_type not in _NAMED or dim.dim_param:
-                dim.Clear()
+    return first if disputed else None
 
 
 def _has_type(proto: onnx.TypeProto) -> bool:

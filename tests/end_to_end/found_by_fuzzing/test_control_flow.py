@@ -165,3 +165,41 @@ def test_steps_of_a_recurrence_whose_operands_are_constants(before: int) -> None
     feeds = {"n0": np.ones(2, np.float32)}
     mine = dvm_graph.optimize(model, strict=True).run(feeds)
     assert_all_close(mine, session(model).run(None, feeds))
+
+
+def test_a_loop_without_condition_or_states_around_a_vendor_operator() -> None:
+    """It was shown to onnx without its second operand, from which on states are counted: there were less than none."""
+    model = model_from_text(
+        """g (int64 n, float[k, k] x) => (float[a] y) {
+            y = Loop(n, "") <body = turn (int64 i, bool go) => (bool on, float row) {
+                on = Identity(go)
+                row = Det(x)
+            }>
+        }"""
+    )
+    feeds = {"n": np.array(3), "x": np.array([[1, 2], [3, 5]], np.float32)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dvm_graph.RescueWarning)
+        compiled = dvm_graph.optimize(model)
+    assert_same_bits(compiled.run(feeds), session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("op", ["AveragePool", "LpPool", "MaxPool"])
+def test_rows_of_which_onnx_says_otherwise_than_onnxruntime(op: str) -> None:
+    """Every run failed: of a dilated pool's rows, what onnx infers was held to be true, as it is not of the pool itself."""
+    model = model_from_text(
+        f"""g (int64 n, float[1, 1, 9, 3] x, float[2, 1, 9, 3] first) => (float[2, 1, 9, 3] last, float[a, b, c, d, e] y) {{
+            last, y = Loop(n, "", first) <body = turn (int64 i, bool go, float[2, 1, 9, 3] state)
+                => (bool on, float[2, 1, 9, 3] next, float[f, g, h, j] row) {{
+                on = Identity(go)
+                row = {op}<auto_pad = "SAME_UPPER", dilations = [1, 2], kernel_shape = [3, 3]>(x)
+                next = Add(state, row)
+            }}>
+        }}""",
+        opset=19,
+    )
+    generator = np.random.default_rng(0)
+    shapes = {"x": (1, 1, 9, 3), "first": (2, 1, 9, 3)}
+    feeds = {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    feeds["n"] = np.array(2)
+    assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
