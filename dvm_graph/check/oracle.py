@@ -270,7 +270,8 @@ _FOLDS: dict[str, Callable[[Array], Any]] = {
 def _undefined(node: Node, operands: Sequence[Array]) -> bool:
     """Sums of products of bytes may be cut. A Celu that divides by 0 is one thing or another by its type. Integer
     divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers and folds that no integer
-    or no float64 holds come out as whatever; of equal numbers less their mean rounding is left, which is divided by a
+    or no float64 holds come out as whatever; the logarithm of a sum of exponentials rounds each of its steps to integers; of equal
+    numbers less their mean rounding is left, which is divided by a
     deviation of nothing. Products by weights whose rows name their blocks are made of whatever is in memory. Which
     sequences an LSTM by bytes rounds together hangs on threads.
     """
@@ -286,6 +287,8 @@ def _undefined(node: Node, operands: Sequence[Array]) -> bool:
     if node.op in _FOLDS and operands[0].dtype.kind in "iu":
         reach = _FOLDS[node.op](np.abs(operands[0].astype(np.float64)))
         return bool(reach >= min(np.iinfo(operands[0].dtype).max, _WHOLE))
+    if node.op == "ReduceLogSumExp" and operands[0].dtype.kind in "iu":
+        return True
     if node.op in ("InstanceNormalization", "MeanVarianceNormalization"):
         spatial = tuple(range(2, operands[0].ndim))
         axes = tuple(node.attrs.get("axes", spatial if node.op[0] == "I" else (0, 2, 3)))
