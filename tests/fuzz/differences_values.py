@@ -145,13 +145,26 @@ RECURRENT_ULPS = 4
 @difference_of("MatMulNBits")
 def _of_few_bits(step: Step) -> Documented | None:
     """Where rows tell the block that they are of: of 2 bits onnxruntime makes what it finds in memory, of 4 it takes
-    zero points for 8.
+    zero points for 8. Sums over a block of 4 bits may overflow before its scale makes them smaller.
     """
     operands = [None if x is None else np.asarray(x) for x in step.operands]
-    if len(operands) < 5 or operands[4] is None:
-        return None
     sizes = {name: step.attribute(name, 0) for name in ("K", "N", "bits", "block_size")}
+    if len(operands) < 5 or operands[4] is None:
+        large = _largest_block(step.numbers, sizes["block_size"]) * LEVELS
+        open_ = large[..., None] >= float(ml_dtypes.finfo(step.x.dtype).max)
+        return left_open(step, np.broadcast_to(open_, step.results[0].shape))
     return replaced(step, product_of_few_bits(*operands, **sizes))
+
+
+def _largest_block(numbers: Array, size: int) -> Array:
+    """The largest sum over a block of the sizes of what is finite, by row."""
+    sizes = np.abs(numbers, where=np.isfinite(numbers), out=np.zeros_like(numbers))
+    sums = np.add.reduceat(sizes, np.arange(0, sizes.shape[-1], size), axis=-1)
+    return np.asarray(np.max(sums, axis=-1))
+
+
+LEVELS = 16
+"""As many times as large as what they are multiplied by the products of levels of 4 bits may be."""
 
 
 @difference_of("Hardmax")

@@ -32,6 +32,19 @@ def _max_pool(step: Step) -> Documented | None:
     return replaced(step, np.where(hides, np.nan, y), hides | np.isinf(y))
 
 
+@difference_of("RoiAlign")
+def _greatest_of_regions(step: Step) -> Documented | None:
+    """NaN stays NaN, and what infinity gives by a weight of 0: onnxruntime's greatest leaves it out where it does not begin
+    with it. Means tell which results read something that is not finite.
+    """
+    wild = ~np.isfinite(step.numbers)
+    if step.attribute("mode", b"avg") != b"max" or not wild.any():
+        return None
+    image = np.where(wild, np.nan, 0).astype(step.x.dtype)
+    (means,) = step.again([image, *step.operands[1:]], {"mode": "avg"})
+    return left_open(step, np.isnan(means))
+
+
 @difference_of("DeformConv")
 def _deformed(step: Step) -> Documented | None:
     """Elements that are read with weight 0 are not read, as with `Resize`."""

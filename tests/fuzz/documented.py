@@ -23,8 +23,8 @@ class Step:
     operands: Sequence[Any]
     """None: left out."""
     results: Sequence[Any]
-    again: Callable[[Sequence[Any]], Sequence[Any]]
-    """What onnxruntime gives for other operands of the same types."""
+    again: Callable[..., Sequence[Any]]
+    """What onnxruntime gives for other operands of the same types, and with some attributes that are others, if given."""
 
     def attribute(self, name: str, default: Any) -> Any:
         found = (helper.get_attribute_value(a) for a in self.node.attribute if a.name == name)

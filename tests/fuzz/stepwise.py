@@ -6,7 +6,7 @@ run to run. Regions run as parts of their nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,11 +76,18 @@ class Stepwise:
                 onnx.numpy_helper.to_array(constants[name]) if name in constants else values[name]
             )
 
-        def again(operands: Sequence[Any]) -> Sequence[Any]:
+        def again(
+            operands: Sequence[Any], others: Mapping[str, Any] | None = None
+        ) -> Sequence[Any]:
             names = [name for name, given in zip(node.input, operands, strict=False) if name]
             given = {n: o for n, o in zip(node.input, operands, strict=False) if n}
             part = onnx.NodeProto.FromString(node.SerializeToString())
             del part.input[len(operands) :]
+            if others:
+                same = [a for a in part.attribute if a.name not in others]
+                del part.attribute[:]
+                part.attribute.extend(same)
+                part.attribute.extend(helper.make_attribute(n, v) for n, v in others.items())
             kept = [t for n, t in constants.items() if n in names and given[n] is not None]
             kept = [
                 t for t in kept if node.op_type in ("Resize", "Upsample") and t.name != names[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import dvm_graph
+from dvm_graph.decompose import block_quantized
 from tests.fuzz.case import Case, case_of
 from tests.fuzz.check import Excused, Finding, Kind, Skipped, check, compare
 from tests.fuzz.judge import (
@@ -368,6 +370,54 @@ def test_far_above_0_a_softplus_is_the_number_itself() -> None:
     assert explained(case, case.feeds[0], [np.array(right, np.float16)], theirs)
     assert explained(case, case.feeds[0], [np.array([*right[:2], 60], np.float16)], theirs) is None
     assert explained(case, case.feeds[0], [np.array([6, 91, 91], np.float16)], theirs) is None
+
+
+def test_the_greatest_of_a_region_next_to_what_is_not_finite() -> None:
+    """Two regions: the one reads NaN and infinity, the other neither."""
+    text = """<ir_version: 8, opset_import: ["" : 16]>
+    g (float[1, c, h, w] x, float[r, 4] regions, int64[r] batch) => (float[r, c, 1, 2] y)
+    { y = RoiAlign<mode = "max", output_width = 2, sampling_ratio = 2>(x, regions, batch) }"""
+    x = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)
+    x[0, 0, 1, :3] = 1, NAN, INF
+    feeds = {
+        "x": x,
+        "regions": np.array([[0.5, 0.5, 2.5, 2.5], [3.5, 3.5, 5.5, 5.5]], np.float32),
+        "batch": np.zeros(2, np.int64),
+    }
+    case = Case(onnx.parser.parse_model(text), (feeds,))
+    theirs = Reference(case.model).run(feeds)
+    (mine,) = dvm_graph.optimize(case.model).run(feeds)
+    assert np.isnan(mine[0]).any()
+    assert np.isfinite(theirs[0][0]).any()
+    assert explained(case, feeds, [mine], theirs) is Excuse.DOCUMENTED
+    mine[1, 0, 0, 0] += 1
+    assert explained(case, feeds, [mine], theirs) is None
+
+
+def test_sums_by_levels_may_overflow_before_they_are_scaled() -> None:
+    generator = np.random.default_rng(0)
+    words = generator.integers(0, 256, (8, 1, 16), np.uint8)
+    scales = np.full(8, 0.25, np.float32)
+    node = helper.make_node(
+        "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=32, N=8, block_size=32
+    )
+    model = case_of("g (float[r, 32] x) => (float[r, 8] y) { y = Neg(x) }", x=np.zeros(0)).model
+    del model.graph.node[:]
+    model.graph.node.append(node)
+    for name, array in {"w": words, "s": scales}.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = generator.standard_normal((2, 32)).astype(np.float32)
+    x[0, 3] = 1e38
+    case = Case(model, ({"x": x},))
+    theirs = Reference(model).run({"x": x})
+    with mock.patch.object(block_quantized, "FEW_WEIGHTS", 0):
+        (mine,) = dvm_graph.optimize(model).run({"x": x})
+    assert np.isinf(mine[0]).any()
+    assert np.isfinite(theirs[0]).all()
+    assert explained(case, {"x": x}, [mine], theirs) is Excuse.DOCUMENTED
+    mine[1, 0] += 1
+    assert explained(case, {"x": x}, [mine], theirs) is None
 
 
 @pytest.mark.parametrize("width", [1, 2])
