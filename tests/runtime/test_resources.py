@@ -123,6 +123,35 @@ def test_less_and_less_memory() -> None:
     )
 
 
+def test_states_that_cores_keep_apart_are_asked_for() -> None:
+    """A limit of a control group ends the process where memory is taken that nobody has asked for."""
+    in_child(
+        """
+        import resource
+
+        inputs = [h.make_tensor_value_info("x", 1, [4, "n", 1])]
+        outputs = [h.make_tensor_value_info("y", 1, [1, "n", 4])]
+        weights = [onnx.numpy_helper.from_array(np.full(shape, 0.25, np.float32), name)
+                   for name, shape in (("w", [1, 4, 1]), ("r", [1, 4, 4]))]
+        node = h.make_node("RNN", ["x", "w", "r"], ["", "y"], hidden_size=4)
+        graph = h.make_graph([node], "g", inputs, outputs, weights)
+        content = h.make_model(graph, opset_imports=[h.make_opsetid("", 18)]).SerializeToString()
+        model = dvm_graph.optimize(content, cores=2, strict=True)
+        x = np.ones((4, 4_500_000, 1), np.float32)
+        used = int(open("/proc/self/statm").read().split()[0]) * 4096
+        said = []
+        for extra in range(0, 1 << 30, 24 << 20):
+            resource.setrlimit(resource.RLIMIT_AS, (used + extra, resource.RLIM_INFINITY))
+            try:
+                model.run({"x": x})
+                break
+            except dvm_graph.OutOfMemoryError as error:
+                said.append(str(error))
+        assert any("states of" in text for text in said), said
+        """
+    )
+
+
 def test_parsing_without_memory_is_no_truncated_model() -> None:
     in_child(
         """
