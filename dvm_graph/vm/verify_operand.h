@@ -82,8 +82,10 @@ class OperandVerifier {
       case Walk::panel_blocks:
       case Walk::transformed:
       case Walk::steps:
-      case Walk::row:
         if (inner != 1) return fail_("rows of a matmul are contiguous");
+        break;
+      case Walk::row:
+        if (inner != 1) return fail_("a row that is added or scales is contiguous");
         break;
       default: break;
     }

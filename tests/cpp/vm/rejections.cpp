@@ -245,7 +245,8 @@ void check_verifier() {
   refused("no row for sums of windows", "p4(0,0,1)", "#0", "");
   refused("a number for sums of windows", "p4(0,0,1)", "#1", "not 0");
   refused("a row beyond its value", "[60, 72)", "[60, 68)", "operand 4 reaches");
-  refused("a row of elements apart", "p4(0,0,1)", "p4(0,0,2)", "contiguous");
+  refused("a row of elements apart", "p4(0,0,1)", "p4(0,0,2)",
+          "a row that is added or scales is contiguous");
   refused("sums of windows without numbers between bounds", "#6", "#-1", "low");
   refused("sums of windows up to what is no number", "#6", "#nan", "low");
   const std::string levels =
@@ -263,7 +264,7 @@ void check_verifier() {
   check_rejected("levels", levels, "[0, 26)", "[0, 26)", "", true);
   check_rejected("too few addends", levels, "[0, 52)", "[0, 48)", "operand 3 reaches", true);
   check_rejected("addends apart", levels, "p0(0,0,1)", "p0(0,0,2)",
-                 "rows of a matmul are contiguous", true);
+                 "a row that is added or scales is contiguous", true);
   check_rejected("no level", levels, "(0, 255", "(256, 255", "low is not up to high", true);
   check_rejected("what is no float", levels, "255, 3)", "255, 5000000)", "too far from 0", true);
   check_rejected("a bound that is no number", sum, "#inf)", "#nan)", "low", true);
