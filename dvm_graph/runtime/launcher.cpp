@@ -106,6 +106,7 @@ void Launcher::forget() { programs_.forget(); }
 
 void Launcher::begin_run() {
   news_.clear();
+  largest_scratch_ = 0;  // of a run that failed
   if (!std::exchange(shares_, false)) return;
   // Another run that holds the device keeps the cores awake.
   const std::unique_lock lock(device_.mutex, std::try_to_lock);
@@ -126,7 +127,6 @@ void Launcher::run(uint32_t first_step, uint32_t end_step, const RunContext& run
 
 void Launcher::end_run() {
   if (scratch_.capacity() > 0) scratch_.reserve(largest_scratch_);
-  largest_scratch_ = 0;
 }
 
 bool Launcher::is_ready(uint32_t step) const {

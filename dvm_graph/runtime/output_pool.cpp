@@ -30,7 +30,8 @@ class OutputPool::Shelf {
     int64_t bytes = 0;
   };
 
-  // The smallest block that fits; without memory if there is none. It may be put back.
+  // The smallest block that fits, and not too loosely; without memory if there is none. It may be
+  // put back.
   Block find(int64_t bytes) {
     const std::lock_guard lock(whole_at_fork());
     const size_t needed = blocks_.size() + taken_ + 1;
@@ -38,7 +39,7 @@ class OutputPool::Shelf {
     taken_++;
     auto best = blocks_.end();
     for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
-      if (block->bytes < bytes) continue;
+      if (block->bytes < bytes || block->bytes / kMostSlack > bytes) continue;
       if (best == blocks_.end() || block->bytes <= best->bytes) best = block;
     }
     if (best == blocks_.end()) return {};
@@ -112,7 +113,8 @@ std::shared_ptr<void> OutputPool::take(int64_t bytes, const char* what) {
 }
 
 void OutputPool::end_run() {
-  shelf_->limit(*std::max_element(taken_.begin(), taken_.end()));
+  const int64_t most = *std::max_element(taken_.begin(), taken_.end());
+  shelf_->limit(most + most / 2);
   run_ = (run_ + 1) % kRecentRuns;
   taken_[run_] = 0;
 }

@@ -2,8 +2,10 @@
 // caller's last array over it is gone, and serves a later run: memory fresh from the system costs a
 // fault per page, which is more than many a kernel takes to fill it.
 //
-// What lies here unused never exceeds the outputs of one recent run. The caller may keep arrays for
-// longer than the pool lives.
+// A block is at most kMostSlack times as large as what it serves, which the caller may keep. What
+// lies here unused never exceeds the outputs of one recent run by more than half of them: of
+// outputs of many sizes, there is room for a block each that is so many times as large as the next.
+// The caller may keep arrays for longer than the pool lives.
 #pragma once
 
 #include <array>
@@ -21,12 +23,15 @@ class OutputPool {
   // `what` names the output. Blocks may die on any thread, all else belongs to one.
   std::shared_ptr<void> take(int64_t bytes, const char* what);
 
+  // Begins to count what a run takes. Of one that fails, which does not end, nothing counts.
+  void begin_run() { taken_[run_] = 0; }
   // Drops what recent runs would not have needed. To be called after every run.
   void end_run();
 
   int64_t unused_bytes() const;
 
   static constexpr int64_t kSmallest = int64_t{1} << 15;  // smaller ones are left to malloc
+  static constexpr int64_t kMostSlack = 4;
   static constexpr size_t kRecentRuns = 64;
 
  private:

@@ -265,6 +265,7 @@ std::vector<Tensor> Runner::run_steps(std::span<const Tensor> inputs, std::span<
                                       const RunRequest& request, Profiler* profiler) {
   statistics_ = RunStatistics{};
   launcher_.begin_run();
+  output_pool_.begin_run();
   int64_t since = profiler == nullptr ? 0 : now_ns();
   bind_inputs(inputs, request);
   refuse_overlaps(given, model_);

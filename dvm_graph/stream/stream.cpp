@@ -406,6 +406,7 @@ void Stream::outputs_of(const Group& group) {
 
 // Where everything lies: what somebody wants in memory of its own, the rest in one arena.
 void Stream::place_memory() {
+  pool_.begin_run();
   const size_t count = graph_.values.size();
   buffers_.assign(count, nullptr);
   kept_.assign(count, 0);
