@@ -220,6 +220,17 @@ def _vanishing(step: Step) -> Documented | None:
     return left_open(step, small & (step.numbers < -1))
 
 
+@difference_of("Tan")
+def _many_turns(step: Step) -> Documented | None:
+    """Of numbers whose neighbours are further apart than 1: anything, by how the operand was rounded; a tangent may be
+    farther from others than these are from each other.
+    """
+    if not is_float(step.x):
+        return None
+    apart = np.abs(step.numbers) * float(ml_dtypes.finfo(step.x.dtype).eps)
+    return left_open(step, np.isfinite(apart) & (apart > 1))
+
+
 @difference_of("Softplus")
 def _far_above(step: Step) -> Documented | None:
     """The number itself, where onnxruntime's own kernel has not the type and the exponential of the function overflows."""
