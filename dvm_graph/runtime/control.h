@@ -17,14 +17,14 @@
 //
 // A body of launches only, whose states keep their shapes, is launched once for all turns behind
 // the first (Runner::repeat), or for as many as there is memory for what is collected. Where it has
-// strands, elements of states and rows that have nothing to do with others, or chains, calls that
-// have (runtime/chains.h), each core takes a share of them through all these turns, and waits for
-// nobody (Runner::repeat_apart).
+// strands or chains (runtime/turn_shares.h), each core takes a share of them through all these
+// turns, and waits for nobody (Runner::repeat_apart).
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -33,6 +33,7 @@
 #include "runtime/launcher.h"
 #include "runtime/model.h"
 #include "runtime/output_pool.h"
+#include "runtime/turn_shares.h"
 
 namespace dvm {
 
@@ -54,26 +55,10 @@ class ControlRunner {
   int64_t held_bytes() const { return held_bytes_; }
 
  private:
-  struct Rows;
-  class Repeated;
-  struct Loop;
-  // What cores take through turns by themselves: each chain or all of them at once, in so many
-  // shares of the strands. No shares: all cores share every turn.
-  struct Division {
-    bool by_chain = false;
-    int64_t shares = 0;
-  };
-
-  // What all strands read.
-  struct Shared {
-    int64_t constant_bytes = 0;
-    std::vector<size_t> operands;  // of the body
-  };
-
   std::vector<Tensor> take_branch(std::span<const Tensor> inputs, const RunContext& run);
   std::vector<Tensor> take_turns(std::span<const Tensor> inputs, const RunContext& run);
-  void take_turn(Loop& loop, const RunContext& run);
-  void repeat_turns(Loop& loop, const RunContext& run);
+  void take_turn(LoopState& loop, const RunContext& run);
+  void repeat_turns(LoopState& loop, const RunContext& run);
   std::vector<Tensor> run_turn(size_t body, std::span<const Tensor> operands,
                                std::span<const Tensor> given, const RunContext& run);
   int64_t most_turns(std::span<const Tensor> inputs) const;
@@ -82,27 +67,16 @@ class ControlRunner {
   RunRequest request_for(size_t body, const RunContext& run);
   void add_statistics(size_t body, const Runner& runner, const RunContext& run,
                       int64_t start_ns) const;
-  int64_t strands_of(const Loop& loop) const;
-  Shared shared_by(const Chain* chain) const;
-  double reading_seconds(const Loop& loop, size_t part) const;
-  Division divide(const Loop& loop, int64_t strands, const RunContext& run);
-  void repeat_apart(Loop& loop, int64_t end, int64_t strands, const Division& division,
-                    const RunContext& run);
-
+  void repeat_apart(LoopState& loop, int64_t end, int64_t strands,
+                    const TurnShares::Division& division, const RunContext& run);
   std::vector<int64_t> empty_row(size_t row, const RunContext& run) const;
 
   const Model& around_;
   const ControlCall& call_;
   OutputPool& pool_;
   std::vector<std::unique_ptr<Runner>> bodies_;
-  std::vector<char> steady_;  // by state: every turn gives it the shape that it had
-  bool repeats_ = false;      // turns behind the first may go in one launch
-  // Where the body says what strands there are: their axes in its inputs, -1 in what has none, and
-  // in rows that are collected.
-  bool stranded_ = false;
-  std::vector<int> strand_axes_, row_axes_;
-  std::vector<Chain> chains_;   // of the body, if it has several
-  std::vector<Shared> shared_;  // of the body, and of each chain
+  std::vector<char> steady_;          // by state: every turn gives it the shape that it had
+  std::optional<TurnShares> shares_;  // turns behind the first may go in one launch
   // Of the body or a chain of it for one core, by chain and share of the strands.
   std::map<std::pair<const Chain*, int64_t>, std::unique_ptr<Runner>> alone_;
   std::vector<std::pair<uint32_t, int64_t>> symbols_;  // of the body at hand

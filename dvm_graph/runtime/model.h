@@ -86,6 +86,8 @@ struct ControlCall : OuterCall {
   size_t own_inputs() const { return (most_turns >= 0) + (goes_on >= 0); }
   // Inputs of a body that a turn tells it: its number, and whether to go on.
   size_t told() const { return counted ? 2 : 0; }
+  // Results of a body that tell the loop something: whether to go on.
+  size_t said() const { return counted ? 1 : 0; }
 
   // What stands before names of kernels in a body: "If (r) body 0/".
   std::string inside(size_t body) const { return name + " body " + std::to_string(body) + "/"; }
