@@ -15,11 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 from dvm_graph.cluster import FusedSubgraph, SubgraphKind
-from dvm_graph.cluster.axes import Atom, Atoms, Layout
+from dvm_graph.cluster.axes import Atom
 from dvm_graph.cluster.node_axes import WINDOWS, shape_of
 from dvm_graph.errors import CompileError, UnsupportedError
 from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Dim, DType, Kind, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
+from dvm_graph.kernels.domain import Domain
 from dvm_graph.kernels.operands import Address, Extent, Packed, pack
 from dvm_graph.kernels.plan import (
     NO_SLOT,
@@ -75,10 +76,7 @@ class _Lowering:
         self._at: dict[Value, int] = {}
         self._loads: dict[tuple[Access, int], int] = {}
         self._fills: dict[tuple[DType, str], int] = {}
-        self._roles: tuple[Atom, Atom, Atom] | None = None
-        self._inner_k: Atom | None = None
-        self._domain = self._order_axes()
-        self._index = {atom: i for i, atom in enumerate(self._domain)}
+        self._domain = Domain(subgraph)
 
     def run(self, name: str) -> KernelPlan:
         if len(self._domain) > MAX_AXES:
@@ -96,72 +94,18 @@ class _Lowering:
         plan = KernelPlan(
             name=name,
             kind=kind,
-            extents=tuple(self._dims.slot(self._space.extent(atom)) for atom in self._domain),
+            extents=tuple(self._dims.slot(self._space.extent(atom)) for atom in self._domain.atoms),
             nodes=tuple(self._nodes),
             accesses=tuple(self._accesses),
             weighed=self._subgraph.weighed,
             origin=self._subgraph.origin,
         )
-        if self._roles is None:
+        domain = self._domain
+        if domain.roles is None:
             return plan
-        m, n, k = (self._index[atom] for atom in self._roles)
-        inner_k = -1 if self._inner_k is None else self._index[self._inner_k]
+        m, n, k = map(domain.axis, domain.roles)
+        inner_k = -1 if domain.inner_k is None else domain.axis(domain.inner_k)
         return replace(plan, m_axis=m, n_axis=n, k_axis=k, inner_k_axis=inner_k)
-
-    # -- domain
-
-    def _order_axes(self) -> Atoms:
-        products = [node for node in self._subgraph.nodes if node.op == "matmul"]
-        if products:
-            return self._matrix_domain(*products)
-        best: Atoms = ()
-        spaces = []
-        for node in self._subgraph.nodes:
-            axes = self._axes[node]
-            if OPERATORS[node.op].kind is Kind.VIEW and node.output not in self._subgraph.outputs:
-                continue  # its readers iterate, and a gather not over all of it
-            space = (
-                self._space.resolve(axes.domain) if axes.domain else self._space.flat(axes.result)
-            )
-            spaces.append(space)
-            if len(space) >= len(best):
-                best = space
-        seen = dict.fromkeys(best)
-        extra = dict.fromkeys(atom for space in spaces for atom in space if atom not in seen)
-        return (*extra, *best)
-
-    def _matrix_domain(self, *products: Node) -> Atoms:
-        """`products` are in order: those before the last one have its axes, or one computes its A operand."""
-        node = products[-1]
-        axes = self._axes[node]
-        *batch, rows, columns = axes.result
-        k = self._contracted(node)
-        inner = [product for product in products if self._contracted(product) != k]
-        n = self._space.resolve(columns)[0]
-        row_atoms = self._space.resolve(rows) or (self._space.atom(1),)
-        m = row_atoms[-1]
-        self._roles = (m, n, k)
-        outer = self._space.resolve(atom for atoms in batch for atom in atoms)
-        domain = (*outer, *row_atoms[:-1], m, n, k)
-        if not inner:
-            return domain
-        self._inner_k = self._contracted(*inner)
-        return (*domain, self._inner_k)
-
-    def _contracted(self, product: Node) -> Atom:
-        """The k axis of a matrix product."""
-        layout = self._axes[product].operands[0]
-        assert layout is not None
-        return self._space.resolve(layout[-1])[0]
-
-    def _mask(self, atoms: Iterable[Atom]) -> int:
-        mask = 0
-        for atom in self._space.resolve(atoms):
-            mask |= 1 << self._index[atom]
-        return mask
-
-    def _layout_mask(self, layout: Layout) -> int:
-        return self._mask(atom for axis in layout for atom in axis)
 
     # -- addresses
 
@@ -183,7 +127,7 @@ class _Lowering:
                 zip(shape_of(value), place.strides, strict=True)
             )
         ]
-        return Address(value, place.buffer, place.offset, self._per_atom(layout, strides))
+        return Address(value, place.buffer, place.offset, self._domain.per_atom(layout, strides))
 
     def _strided(self, node: Node) -> Address:
         """Where a slice, a view or a reshape that does not regroup reads."""
@@ -202,19 +146,10 @@ class _Lowering:
         else:
             strides = list(row_major(shape_of(node.output)))
         layout = self._axes[node].result
-        return Address(source, place.buffer, offset, self._per_atom(layout, strides))
-
-    def _per_atom(self, layout: Layout, strides: Iterable[Dim]) -> dict[Atom, Dim]:
-        result: dict[Atom, Dim] = {}
-        for axis, stride in zip(layout, strides, strict=True):
-            step = stride
-            for atom in reversed(self._space.resolve(axis)):
-                result[atom] = step
-                step = mul(step, self._space.extent(atom))
-        return result
+        return Address(source, place.buffer, offset, self._domain.per_atom(layout, strides))
 
     def _access(self, address: Address, packed: bool = False) -> Access:
-        slots = tuple(self._slot(address.strides.get(atom, 0)) for atom in self._domain)
+        slots = tuple(self._slot(address.strides.get(atom, 0)) for atom in self._domain.atoms)
         return Access(address.buffer, slots, self._slot(address.offset), packed)
 
     def _slot(self, dim: Dim) -> Slot:
@@ -245,10 +180,10 @@ class _Lowering:
         layout = self._axes[node].operands[index]
         computed = self._nodes[self._at[node.required(index)]].axes
         axes = (atom for axis in layout or () for atom in self._space.resolve(axis))
-        lost = computed & ~self._mask(atom for atom in axes if atom in self._index)
+        lost = computed & ~self._domain.mask(atom for atom in axes if atom in self._domain)
         if any(
             lost >> at & 1 and not self._space.is_one(self._space.extent(atom))
-            for at, atom in enumerate(self._domain)
+            for at, atom in enumerate(self._domain.atoms)
         ):
             raise CompileError(
                 f"{self._subgraph.name}: {node.name} reads {node.required(index).name} at other points than "
@@ -259,7 +194,7 @@ class _Lowering:
         self, address: Address, dtype: DType, atoms: Iterable[Atom], transformed: bool = False
     ) -> int:
         access = replace(self._access(address), transformed=transformed)
-        axes = self._mask(atoms)
+        axes = self._domain.mask(atoms)
         known = self._loads.get((access, axes))
         if known is None:
             plan_node = PlanNode("load", dtype.register, axes, access=self._add_access(access))
@@ -320,7 +255,7 @@ class _Lowering:
         axes = 0
         for operand in operands:
             axes |= self._nodes[operand].axes
-        reduce_axes = self._mask(self._axes[node].reduced)
+        reduce_axes = self._domain.mask(self._axes[node].reduced)
         dtype = node.output.dtype
         limit = self._dims.slot(node.attrs["limit"]) if node.op == "check_index" else NO_SLOT
         if OPERATORS[node.op].kind is Kind.REDUCE and not reduce_axes:
@@ -371,13 +306,13 @@ class _Lowering:
             return self._emit(PlanNode("iota", DType.INT64, 0, offset=offset))
         axis: int = node.attrs["axis"]
         layout = self._axes[node].result
-        strides = self._per_atom((layout[axis],), (node.attrs["step"],))
-        slots = tuple(self._slot(strides.get(atom, 0)) for atom in self._domain)
+        strides = self._domain.per_atom((layout[axis],), (node.attrs["step"],))
+        slots = tuple(self._slot(strides.get(atom, 0)) for atom in self._domain.atoms)
         return self._emit(
             PlanNode(
                 "iota",
                 DType.INT64,
-                self._mask(strides),
+                self._domain.mask(strides),
                 offset=self._slot(node.attrs["start"]),
                 strides=slots,
             )
@@ -397,7 +332,7 @@ class _Lowering:
             PlanNode(
                 "gather",
                 source.dtype.register,
-                self._mask(address.strides) | self._nodes[index].axes,
+                self._domain.mask(address.strides) | self._nodes[index].axes,
                 (index,),
                 access=self._add_access(access),
                 limit=self._dims.slot(shape_of(source)[axis]),
@@ -414,18 +349,18 @@ class _Lowering:
         size: Sequence[Dim] = node.attrs["size"]
         outer, last = len(result) - len(size) - 2, len(result) - 1
         steps = [product(size[axis:]) for axis in range(len(size) + 1)]
-        numbers = self._per_atom(result[outer:last], steps)
+        numbers = self._domain.per_atom(result[outer:last], steps)
         weights = -1
         results: Dim = 1
         if node.op == "patches":
-            strides = self._per_atom(result[:outer], (channels,) * outer)
+            strides = self._domain.per_atom(result[:outer], (channels,) * outer)
         elif groups is None:
-            strides = self._per_atom(result[-1:], (1,))
+            strides = self._domain.per_atom(result[-1:], (1,))
         else:
-            each = self._per_atom(result[-1:], (1,))
+            each = self._domain.per_atom(result[-1:], (1,))
             weights = self._add_access(self._access(self._whole(node.required(1), each)))
             results = shape_of(node.output)[-1]
-            strides = self._of_groups(result[-1], floordiv(results, groups), channels)
+            strides = self._domain.per_group(result[-1], floordiv(results, groups), channels)
         flat = [1] * (3 - len(size))  # the axes that images lack
         sizes = [count, *flat, *extents, pixel, channels, results, *flat, *size]
         for name, alone in (("kernel", 1), ("strides", 1), ("dilations", 1), ("pads", 0)):
@@ -435,26 +370,13 @@ class _Lowering:
             PlanNode(
                 node.op,
                 node.output.dtype.register,
-                self._layout_mask(result),
+                self._domain.layout_mask(result),
                 access=self._add_access(self._access(self._whole(images, strides))),
-                strides=tuple(self._slot(numbers.get(atom, 0)) for atom in self._domain),
+                strides=tuple(self._slot(numbers.get(atom, 0)) for atom in self._domain.atoms),
                 weights=weights,
                 window=tuple(self._slot(dim) for dim in sizes),
             )
         )
-
-    def _of_groups(self, axis: Atoms, results: Dim, channels: Dim) -> dict[Atom, Dim]:
-        """How the first channel of a group follows the results along an axis, which are so many for each group."""
-        strides: dict[Atom, Dim] = {}
-        of_group: Dim = 1
-        for atom in reversed(self._space.resolve(axis)):
-            extent = self._space.extent(atom)
-            if of_group == results:
-                strides[atom] = channels
-                channels = mul(channels, extent)
-            else:
-                of_group = mul(of_group, extent)
-        return strides
 
     def _whole(self, value: Value, strides: dict[Atom, Dim]) -> Address:
         """The start of a value, and how it follows some of the axes."""
@@ -463,9 +385,9 @@ class _Lowering:
 
     def _matmul(self, node: Node) -> int:
         a, b = self._matrix_operand(node, 0), self._matrix_operand(node, 1)
-        axes = self._layout_mask(self._axes[node].result)
-        if self._roles is not None:
-            axes |= 1 << self._index[self._roles[0]]
+        axes = self._domain.layout_mask(self._axes[node].result)
+        if self._domain.roles is not None:
+            axes |= 1 << self._domain.axis(self._domain.roles[0])
         dtype = node.output.dtype.register
         narrow_to = DType.BFLOAT16 if self._rounded(node) else None
         return self._emit(PlanNode("matmul", dtype, axes, (a, b), narrow_to=narrow_to))
@@ -502,7 +424,10 @@ class _Lowering:
         access = replace(self._access(panels, packed=True), transformed=slices > 0)
         return self._emit(
             PlanNode(
-                "load", value.dtype.register, self._mask(atoms), access=self._add_access(access)
+                "load",
+                value.dtype.register,
+                self._domain.mask(atoms),
+                access=self._add_access(access),
             )
         )
 
@@ -511,13 +436,15 @@ class _Lowering:
         buffer, blocks = self._values.blocks(unpack.output)
         strides = (NO_SLOT,) * len(self._domain)
         at = self._add_access(Access(buffer, strides, NO_SLOT, True, blocks.block, blocks.rows))
-        return self._emit(PlanNode("load", DType.FLOAT32, self._mask(atoms), access=at))
+        return self._emit(PlanNode("load", DType.FLOAT32, self._domain.mask(atoms), access=at))
 
     def _packed(self, product: Node, address: Address) -> Packed | None:
         """The packed form of a B operand, if it has one: it is packed at load if it is constant, else it may be in a run."""
-        n, k = self._column(product), self._contracted(product)
+        n, k = self._domain.column(product), self._domain.contracted(product)
         bundles = self._rounded(product) or product.output.dtype is DType.INT32
-        return pack(address, self._domain, k, n, self._number_of, self._values.number, bundles)
+        return pack(
+            address, self._domain.atoms, k, n, self._number_of, self._values.number, bundles
+        )
 
     def _transformed(self, product: Node, panels: Panels, source: Value) -> int:
         """Slices of the weights of a convolution that have transforms: of constants at once, of others maybe in a run."""
@@ -529,13 +456,9 @@ class _Lowering:
 
     def _columns(self, product: Node, source: Value, packed: Packed) -> Address:
         """Where a constant B operand lies column by column."""
-        steps = {self._column(product): packed.panels.k, self._contracted(product): 1}
+        steps = {self._domain.column(product): packed.panels.k, self._domain.contracted(product): 1}
         buffer = self._values.columns(packed.panels, source)
         return Address(source, buffer, 0, packed.strides | steps)
-
-    def _column(self, product: Node) -> Atom:
-        (n,) = self._space.resolve(self._axes[product].result[-1])
-        return n
 
     def _number_of(self, dim: Dim | Extent) -> int | None:
         """The number that a dim, or the extent of an atom, is."""
@@ -553,15 +476,15 @@ class _Lowering:
         layout = self._axes[producer].result
         at = self._at[value] if value in self._at else self._stored_view(producer)
         place = self._values.place(value)
-        strides = self._per_atom(layout, place.strides)
+        strides = self._domain.per_atom(layout, place.strides)
         access = self._access(Address(value, place.buffer, place.offset, strides))
         # A matrix product keeps its m and n axes even where their extent is 1 and the value has none.
-        axes = self._layout_mask(layout) | self._nodes[at].axes
+        axes = self._domain.layout_mask(layout) | self._nodes[at].axes
         self._emit(
             PlanNode(
                 "store",
                 value.dtype.register,
-                axes & ~self._k_mask(),
+                axes & ~self._domain.k_mask,
                 (at,),
                 access=self._add_access(access),
             )
@@ -576,9 +499,6 @@ class _Lowering:
         else:
             address = self._address(producer, 0)
         return self._load(address, producer.output.dtype, address.strides)
-
-    def _k_mask(self) -> int:
-        return 0 if self._roles is None else 1 << self._index[self._roles[2]]
 
 
 _KINDS = {
