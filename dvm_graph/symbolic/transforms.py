@@ -12,14 +12,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dvm_graph import _core
 from dvm_graph.ir import Dim, DType
 from dvm_graph.symbolic.facts import Facts
+from dvm_graph.symbolic.intervals import LARGEST_EXTENT
 
-TAPS, RESULTS = 3, 4
-"""Along each axis: of the kernel, and results that come of one square of pixels."""
-_POINTS = (TAPS + RESULTS - 1) ** 2
-ROWS = 1 + _POINTS // TAPS**2
+TAPS = _core.TRANSFORM_TAPS
+"""Along each axis of the kernel."""
+ROWS = _core.TRANSFORMED_ROWS
 """Of what is packed over those of the weights."""
+_POINTS = _core.TRANSFORM_POINTS**2
+"""Of a square of pixels."""
 
 _LEAST_CHANNELS = 16
 """Of a group, and results: of fewer, transforming takes most of what is saved."""
@@ -28,11 +31,9 @@ _LEAST_SQUARES = 9
 _MOST_BYTES, _MOST_BYTES_APART = 20 << 20, 40 << 20
 """Of transforms where nothing is known of the image: if it is small, they only take room. Windows are dilated in place of strides before
 them, which would have made it small, so theirs may take more."""
-_SCRATCH_BYTES = 1 << 20
-"""For transformed squares (`kScratchBytes` of vm/core.h): so many pass by the weights at a time."""
 _FEW_SQUARES, _TOO_FEW_SQUARES = 4, 3
-"""At a time: of few, transforms are read so often that they gain only where they lie near; of too few, not even there.
-Measured from 1024 to 2048 channels."""
+"""That pass by the weights at a time, in the scratch memory of a core: of few, transforms are read so often that they gain only where they
+lie near; of too few, not even there. Measured from 1024 to 2048 channels."""
 
 
 def transformed_slices(
@@ -48,7 +49,7 @@ def transformed_slices(
     if min(k // (slices * TAPS**2), results) < _LEAST_CHANNELS:
         return 0
     room = groups * k * results * (ROWS - 1) * DType.FLOAT32.itemsize
-    at_a_time = _SCRATCH_BYTES // (_POINTS * k // TAPS**2 * DType.FLOAT32.itemsize)
+    at_a_time = _core.SCRATCH_BYTES // (_POINTS * k // TAPS**2 * DType.FLOAT32.itemsize)
     if at_a_time <= (_FEW_SQUARES if room > _MOST_BYTES else _TOO_FEW_SQUARES):
         return 0
     size = [_number(extent, facts) for extent in window["size"]]
@@ -56,17 +57,11 @@ def transformed_slices(
     if len(known) < len(size):
         apart = max(window["dilations"][-2:]) > 1
         return slices if room <= (_MOST_BYTES_APART if apart else _MOST_BYTES) else 0
-    squares = math.prod(map(_squares, known[-2:], window["dilations"][-2:]))
+    squares = math.prod(map(_core.transform_squares, known[-2:], window["dilations"][-2:]))
     fewer = squares * _POINTS < math.prod(known[-2:]) * TAPS**2
     return slices if fewer and squares * math.prod(known[:-2]) >= _LEAST_SQUARES else 0
 
 
 def _number(dim: Dim, facts: Facts) -> int | None:
     known = dim if isinstance(dim, int) else facts.canonical(dim)
-    return known if isinstance(known, int) else None
-
-
-def _squares(results: int, apart: int) -> int:
-    """Along an axis, as `kernels/transforms.h` counts them."""
-    bands, rest = divmod(results, apart * RESULTS)
-    return bands * apart + min(rest, apart)
+    return min(known, LARGEST_EXTENT) if isinstance(known, int) else None

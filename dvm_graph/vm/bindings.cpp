@@ -17,6 +17,7 @@
 #include "kernels/transforms.h"
 #include "vm/bindings.h"
 #include "vm/block_cost.h"
+#include "vm/core.h"
 #include "vm/tiling.h"
 #include "vm/window_tiles.h"
 
@@ -213,6 +214,12 @@ void bind_target(nb::module_& module) {
             new (target) Target(target_of(numbers, arithmetic, cycles));
           },
           nb::arg("numbers"), nb::arg("arithmetic") = Arithmetic(), nb::arg("cycles") = Numbers());
+  module.attr("SCRATCH_BYTES") = kScratchBytes;
+  module.attr("TRANSFORM_TAPS") = kTransformTaps;
+  module.attr("TRANSFORM_POINTS") = kTransformPoints;
+  module.attr("TRANSFORMED_ROWS") = kTransformedRows;
+  module.def("transform_squares", &transform_squares, nb::arg("results"), nb::arg("apart"),
+             "See kernels/transforms.h.");
   module.def("half_instructions", &half_instructions,
              "Dtype and name of the vector instructions that a device may do in 16 bits.");
   module.def(
