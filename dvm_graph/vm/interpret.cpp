@@ -8,8 +8,6 @@
 namespace dvm {
 namespace {
 
-constexpr uint8_t kEverythingChanged = 0xff;
-
 // The scalar unit's state: where in the grid the core is, and the registers that follow from it.
 class TileCursor {
  public:

@@ -17,6 +17,9 @@ struct GroupRange {
   bool operator==(const GroupRange&) const = default;
 };
 
+// The bits of changed_mask at the first tile of a share (vm/program.h).
+inline constexpr uint8_t kEverythingChanged = 0xff;
+
 // The share of a core of so many that have the program alone: ceil(groups / cores) in a row, or a
 // region. Ranges are not empty, and in the order in which the core runs them.
 void share_of(const Program& program, int64_t core, int64_t cores, std::vector<GroupRange>& out);

@@ -5,12 +5,14 @@
 #include <limits>
 #include <map>
 
+#include "vm/shares.h"
+
 namespace dvm {
 namespace {
 
 constexpr int64_t kMostFollowed = 1 << 20;  // tiles whose reads are followed one by one
 
-constexpr uint8_t kEveryTile = 0, kEverythingChanged = 0xff;
+constexpr uint8_t kEveryTile = 0;
 
 Region region_of(const Program& program, const PointerRegister& pointer, double buffer_bytes) {
   Region region;

@@ -8,8 +8,6 @@
 namespace dvm {
 namespace {
 
-constexpr uint8_t kEverythingChanged = 0xff;
-
 double rounded_up(double number, double unit) {
   return unit * static_cast<double>(static_cast<int64_t>((number + unit - 1) / unit));
 }
