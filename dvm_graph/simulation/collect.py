@@ -100,10 +100,6 @@ def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:
     names = _core.pipe_names()
     of_cores = timing.cycles * timing.cores or 1.0
     of_lanes = timing.cycles * timing.lanes or 1.0
-
-    def name(queue: int) -> str:
-        return names[queue] if queue < len(names) else "scalar"
-
     return Stage(
         tuple(stage.kernels),
         "+".join(dict.fromkeys(stage.kinds)),
@@ -118,11 +114,7 @@ def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:
         timing.cycles * second,
         timing.cores,
         tuple(stage.tiles),
-        {
-            names[queue]: _unit(unit, of_cores, names)
-            for queue, unit in enumerate(timing.units)
-            if unit.instructions
-        },
+        _units(timing.units, of_cores, names),
         timing.decoding / of_cores,
         stage.flops,
         stage.vector_flops,
@@ -132,29 +124,40 @@ def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:
         timing.memory_read + timing.memory_written,
         round(timing.instructions),
         timing.simulated,
-        {
-            names[queue]: _unit(unit, of_lanes, names)
-            for queue, unit in enumerate(timing.lane_units)
-            if unit.instructions
-        },
+        _units(timing.lane_units, of_lanes, names),
         dict(timing.traced_cores),
         tuple(_core_tiles(stage)),
-        tuple(
-            Span(core, name(queue), instruction, start + begin * second, start + end * second, tile)
-            for core, queue, instruction, begin, end, tile in timing.spans
-        ),
-        tuple(
-            Flag(
-                core,
-                from_core,
-                names[source],
-                names[target],
-                start + at * second,
-                start + taken * second,
-            )
-            for core, from_core, source, target, at, taken in timing.flags
-        ),
+        tuple(_spans(timing, start, second, names)),
+        tuple(_flags(timing, start, second, names)),
     )
+
+
+def _units(
+    units: Sequence[_core.UnitTiming], cycles: float, names: Sequence[str]
+) -> dict[str, Unit]:
+    """Those that had instructions, of so many cycles of all cores together."""
+    return {
+        names[queue]: _unit(unit, cycles, names)
+        for queue, unit in enumerate(units)
+        if unit.instructions
+    }
+
+
+def _spans(
+    timing: _core.StageTiming, start: float, second: float, names: Sequence[str]
+) -> Iterator[Span]:
+    """`second`: of a cycle."""
+    for core, queue, instruction, begin, end, tile in timing.spans:
+        name = names[queue] if queue < len(names) else "scalar"
+        yield Span(core, name, instruction, start + begin * second, start + end * second, tile)
+
+
+def _flags(
+    timing: _core.StageTiming, start: float, second: float, names: Sequence[str]
+) -> Iterator[Flag]:
+    for core, from_core, source, target, at, taken in timing.flags:
+        set_at, taken_at = start + at * second, start + taken * second
+        yield Flag(core, from_core, names[source], names[target], set_at, taken_at)
 
 
 def _core_tiles(stage: _core.SimulatedStage) -> Iterator[CoreTiles]:
