@@ -158,17 +158,25 @@ int64_t ControlRunner::most_turns(std::span<const Tensor> inputs) const {
 
 std::vector<Tensor> ControlRunner::take_turns(std::span<const Tensor> inputs,
                                               const RunContext& run) {
-  const size_t own = call_.own_inputs(), states = call_.states;
-  const size_t before = call_.told(), said = call_.said();
-  const std::span<const Tensor> scanned = inputs.subspan(own + states, call_.scanned.size());
-  const int64_t most = most_turns(inputs);
-  bool goes_on =
-      call_.goes_on < 0 || scalar<bool>(inputs[static_cast<size_t>(call_.goes_on)], call_.name);
-
   LoopState loop;
-  loop.most = most;
-  loop.goes_on = goes_on;
-  loop.scanned = scanned;
+  begin(loop, inputs);
+  while (!loop.is_over()) {
+    if (loop.turn > 0 && shares_) {
+      repeat_turns(loop, run);
+    } else {
+      take_turn(loop, run);
+    }
+  }
+  return results_of(loop, run);
+}
+
+// The loop stays where it is: the body reads its turn and condition there.
+void ControlRunner::begin(LoopState& loop, std::span<const Tensor> inputs) {
+  const size_t own = call_.own_inputs(), states = call_.states, before = call_.told();
+  loop.scanned = inputs.subspan(own + states, call_.scanned.size());
+  loop.most = most_turns(inputs);
+  loop.goes_on =
+      call_.goes_on < 0 || scalar<bool>(inputs[static_cast<size_t>(call_.goes_on)], call_.name);
   loop.operands.resize(before);
   loop.operands.insert(loop.operands.end(), inputs.begin() + static_cast<ptrdiff_t>(own),
                        inputs.end());
@@ -180,28 +188,24 @@ std::vector<Tensor> ControlRunner::take_turns(std::span<const Tensor> inputs,
     loop.operands[0] = {DType::i64, one(0), reinterpret_cast<std::byte*>(&loop.turn), nullptr};
     loop.operands[1] = {DType::b8, one(1), reinterpret_cast<std::byte*>(&loop.goes_on), nullptr};
   }
+  for (size_t i = 0; i < loop.scanned.size() && loop.most > 0; i++) {
+    loop.operands[before + states + i] = first_row(loop.scanned[i]);
+  }
+  loop.spare.resize(states);
   loop.rows.resize(call_.collected.size());
   for (size_t i = 0; i < loop.rows.size(); i++) {
     loop.rows[i].backward = call_.collected[i] != 0;
     loop.rows[i].pool = &pool_;
   }
-  loop.given.resize(said + states + loop.rows.size());
-  for (size_t i = 0; i < scanned.size() && most > 0; i++) {
-    loop.operands[before + states + i] = first_row(scanned[i]);
-  }
-  loop.spare.resize(states);
+  loop.given.resize(call_.said() + states + loop.rows.size());
+}
 
-  while (!loop.is_over()) {
-    if (loop.turn > 0 && shares_) {
-      repeat_turns(loop, run);
-    } else {
-      take_turn(loop, run);
-    }
-  }
-
+// Of a loop that is over: the states that its last turn left, and what it collected.
+std::vector<Tensor> ControlRunner::results_of(LoopState& loop, const RunContext& run) const {
+  const size_t states = call_.states;
   std::vector<Tensor> results;
   for (size_t i = 0; i < states; i++) {
-    Tensor& state = loop.operands[before + i];
+    Tensor& state = loop.operands[call_.told() + i];
     results.push_back(loop.turn > 0 ? std::move(state) : own_copy(state, call_.name));
   }
   for (size_t i = 0; i < loop.rows.size(); i++) {

@@ -57,6 +57,8 @@ class ControlRunner {
  private:
   std::vector<Tensor> take_branch(std::span<const Tensor> inputs, const RunContext& run);
   std::vector<Tensor> take_turns(std::span<const Tensor> inputs, const RunContext& run);
+  void begin(LoopState& loop, std::span<const Tensor> inputs);
+  std::vector<Tensor> results_of(LoopState& loop, const RunContext& run) const;
   void take_turn(LoopState& loop, const RunContext& run);
   void repeat_turns(LoopState& loop, const RunContext& run);
   std::vector<Tensor> run_turn(size_t body, std::span<const Tensor> operands,
