@@ -56,10 +56,6 @@ class Coverage:
     unfilled: dict[int, Dim] = field(default_factory=dict)
     """Of them, values that may not be written wholly: how many elements are written."""
 
-    @property
-    def proven(self) -> int:
-        return self.accesses - len(self.open)
-
 
 def prove_coverage(plan: ModelPlan, facts: Facts) -> Coverage:
     return _Prover(plan, facts).run()

@@ -226,27 +226,8 @@ class Facts:
         return self.prove_equal(a, 1)
 
     def same_shape(self, first: Sequence[Dim], second: Sequence[Dim]) -> bool:
-        """The YES of `prove_same_shape`."""
+        """Ranks and dims are provably equal."""
         return len(first) == len(second) and all(map(self.same, first, second))
-
-    def prove_same_shape(self, first: Sequence[Dim], second: Sequence[Dim]) -> Proof:
-        """YES: equal ranks and dims; NO: the ranks or a pair of dims always differ."""
-        if len(first) != len(second):
-            return Proof(Answer.NO, "ranks {} and {} differ", (len(first), len(second)))
-        unsure: Proof | None = None
-        because: tuple[str, ...] = ()
-        for a, b in zip(first, second, strict=True):
-            if a is b:
-                continue
-            proof = self.prove_equal(a, b)
-            if proof.no:
-                return proof
-            if proof.unknown and unsure is None:
-                unsure = proof
-            because += proof.because
-        if unsure is not None:
-            return unsure
-        return Proof(Answer.YES, "all dims are equal", (), tuple(dict.fromkeys(because)))
 
     def prove_less_equal(self, a: Dim, b: Dim) -> Proof:
         if isinstance(a, int) and isinstance(b, int):
