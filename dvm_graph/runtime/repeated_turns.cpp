@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/numbers.h"
+#include "runtime/memory.h"
 #include "runtime/value_sizes.h"
 
 namespace dvm {
@@ -76,6 +77,7 @@ void RepeatedTurns::keep_own_states() {
     return ceil_div(share_of(operand_bytes_[call_.told() + i]), kLinePair) * kLinePair;
   };
   for (size_t i = 0; i < spare_.size(); i++) bytes += 2 * room(i);
+  require_memory(static_cast<int64_t>(bytes), ("states of " + call_.name).c_str());
   own_states_.resize(bytes);
   std::byte* place = own_states_.data();
   for (size_t i = 0; i < spare_.size(); i++) {
