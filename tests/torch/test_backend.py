@@ -197,7 +197,6 @@ STAY = {
     "convolution": {"aten.convolution.default"},
     "transposed convolution": {"aten.convolution.default"},
     "attention": {"aten.mul.Scalar"},  # by a float that is computed from sizes
-    "numbers that are sizes": {"aten.gt.Scalar"},
     "parts that are replaced": {"aten.slice_scatter.default"},  # of one of the two
 }
 """What torch computes itself, of all that these functions call."""
