@@ -27,6 +27,7 @@ struct Plain {
   // Unsigned integers wrap where signed ones must not.
   using Number = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
                                              std::type_identity<T>>::type;
+  static constexpr bool kKeepsNumbers = true;  // what is stored is the number
   static Number read(Stored x) { return static_cast<Number>(x); }
   static Stored write(Number x) { return static_cast<Stored>(x); }
 };
@@ -35,6 +36,7 @@ template <float (*Read)(uint16_t), uint16_t (*Write)(float)>
 struct Half {
   using Stored = uint16_t;
   using Number = float;
+  static constexpr bool kKeepsNumbers = false;
   static Number read(Stored x) { return Read(x); }
   static Stored write(Number x) { return Write(x); }
 };
@@ -67,6 +69,25 @@ void advance(const typename Type::Stored* in, typename Type::Stored* out, const 
   }
 }
 
+// Of lanes that lie side by side, each number is added to the one that was stored before.
+template <class Type, class Fold>
+void advance_stored(const typename Type::Stored* in, typename Type::Stored* out, const Walk& walk,
+                    int64_t lanes, typename Type::Number unit) {
+  if (walk.exclusive)
+    std::fill_n(out, lanes, Type::write(unit));
+  else
+    std::copy_n(in, lanes, out);
+  for (int64_t at = 1; at < walk.steps; at++) {
+    const auto* const before = out;
+    const auto* const added = walk.exclusive ? in : in + walk.step;
+    in += walk.step;
+    out += walk.step;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < lanes; i++)
+      out[i] = Type::write(Fold()(Type::read(before[i]), Type::read(added[i])));
+  }
+}
+
 template <class Type, class Fold>
 void fold_along(HostFrame& frame, typename Type::Number unit) {
   const Tensor& x = frame.operand(0);
@@ -91,7 +112,10 @@ void fold_along(HostFrame& frame, typename Type::Number unit) {
     for (int64_t lane = 0; lane < around.behind; lane += kSideBySide) {
       const int64_t from = before * block + first + lane;
       const int64_t lanes = std::min(kSideBySide, around.behind - lane);
-      advance<Type, Fold, kSideBySide>(in + from, out + from, walk, lanes, Constant<1>(), unit);
+      if constexpr (Type::kKeepsNumbers)
+        advance_stored<Type, Fold>(in + from, out + from, walk, lanes, unit);
+      else
+        advance<Type, Fold, kSideBySide>(in + from, out + from, walk, lanes, Constant<1>(), unit);
     }
   }
 }
