@@ -12,22 +12,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
 import numpy as np
-import onnx
-from numpy.typing import NDArray
 from onnx import helper, numpy_helper
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.units.recurrent import Party, medians
+from benchmarks.units.cases import Array, Case, Comparison
 
-Array: TypeAlias = NDArray[Any]
 _RANDOM = np.random.default_rng(3)
 _TYPES = {
     "f32": np.float32,
@@ -39,50 +33,6 @@ _TYPES = {
     "bool": np.bool_,
 }
 SIZES = {"small": 1000, "middle": 100_000, "large": 10_000_000}
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One operator: what varies and is fed, what is a constant of the model, and the axes whose extents are known."""
-
-    op: str
-    name: str
-    feeds: Mapping[str, Array]
-    constants: Mapping[str, Array] = field(default_factory=dict)
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    fixed: Sequence[int | tuple[str, int]] = ()
-    """Of all feeds, or of one."""
-    outputs: int = 1
-    operands: Sequence[str] = ()
-    """In order; "" is one left out. None given: feeds, then constants."""
-    opset: int = 21
-
-    def model(self) -> bytes:
-        operands = list(self.operands) or [*self.feeds, *self.constants]
-        outputs = [f"y{index}" for index in range(self.outputs)]
-        node = helper.make_node(self.op, operands, outputs, **self.attributes)
-        graph = helper.make_graph(
-            [node],
-            "g",
-            [self._declared(name, array) for name, array in self.feeds.items()],
-            [helper.make_empty_tensor_value_info(name) for name in outputs],
-            [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
-        )
-        opsets = [helper.make_opsetid("", self.opset)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-        inferred: bytes = onnx.shape_inference.infer_shapes(model).SerializeToString()
-        return inferred
-
-    def _declared(self, name: str, array: Array) -> onnx.ValueInfoProto:
-        """Extents that are equal have one name."""
-        dims = [
-            extent
-            if extent == 1 or axis in self.fixed or (name, axis) in self.fixed
-            else f"d{extent}"
-            for axis, extent in enumerate(array.shape)
-        ]
-        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-        return helper.make_tensor_value_info(name, kind, dims)
 
 
 def _array(kind: str, *shape: int) -> Array:
@@ -638,26 +588,6 @@ def cases(only: str, sizes: Sequence[str]) -> Iterator[Case]:
                 yield case
 
 
-def _tolerance(case: Case) -> float:
-    """Of the largest magnitude: 16-bit sums differ in their order."""
-    return 2e-2 if any(array.dtype == np.float16 for array in case.feeds.values()) else 2e-3
-
-
-def _print(found: Sequence[tuple[float, str, float]], below: float, failed: Sequence[str]) -> None:
-    table = Table(title="onnxruntime's time over ours")
-    for heading in ("operator", "ratio", "ours (us)"):
-        table.add_column(heading)
-    for ratio, name, seconds in sorted(found):
-        if ratio < below:
-            table.add_row(name, f"{ratio:.2f}", f"{1e6 * seconds:.0f}")
-    Console(width=120).print(table)
-    for line in failed:
-        print(line)
-    under = sum(ratio < 0.9 for ratio, _, _ in found)
-    mean = math.exp(sum(math.log(ratio) for ratio, _, _ in found) / max(1, len(found)))
-    print(f"{len(found)} cases, {under} under 0.9, geometric mean {mean:.2f}")
-
-
 @click.command()
 @click.option("--threads", default=2, show_default=True)
 @click.option("--rounds", default=20, show_default=True)
@@ -679,32 +609,10 @@ def main(
     chosen = None
     if again is not None:
         chosen = {name for ratio, name, _ in json.loads(again.read_text()) if ratio < below}
-    ours, theirs = Party(True, threads, False), Party(False, threads, False)
-    found: list[tuple[float, str, float]] = []
-    failed: list[str] = []
-    for case in cases(only, sizes):
-        name = f"{case.op} {case.name}"
-        if chosen is not None and name not in chosen:
-            continue
-        try:
-            model = case.model()
-            for party in (ours, theirs):
-                party.ask(model)
-            mine, reference = medians(ours, theirs, case.feeds, rounds, _tolerance(case))
-        except (AssertionError, EOFError, BrokenPipeError) as error:
-            failed.append(f"{name}: {error!r:.200}")
-            if isinstance(error, AssertionError):
-                continue
-            for party in (ours, theirs):
-                party.end()
-            ours, theirs = Party(True, threads, False), Party(False, threads, False)
-            continue
-        found.append((reference / mine, name, mine))
-        if write is not None:
-            write.write_text(json.dumps(found))
-    _print(found, below, failed)
-    for party in (ours, theirs):
-        party.end()
+    named = ((f"{case.op} {case.name}", case) for case in cases(only, sizes))
+    comparison = Comparison(threads, rounds)
+    comparison.take((one for one in named if chosen is None or one[0] in chosen), write)
+    comparison.show(below)
 
 
 if __name__ == "__main__":
