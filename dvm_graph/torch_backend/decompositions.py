@@ -266,7 +266,8 @@ def _encoder_layer(
 ) -> Tensor:
     """`parameters`: weights and biases of two norms and of two linear layers, a mask, its kind."""
     (scale1, shift1, scale2, shift2, in_weights, in_bias, back_weights, back_bias) = parameters[:8]
-    mask, kind = (*parameters[8:], masks.get("mask"), masks.get("mask_type"))[:2]
+    masks = dict(zip(("mask", "mask_type"), parameters[8:], strict=False)) | masks
+    mask, kind = masks.get("mask"), masks.get("mask_type")
 
     def norm(y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         return torch.nn.functional.layer_norm(y, (width,), scale, shift, eps)
