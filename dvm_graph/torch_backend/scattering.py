@@ -53,6 +53,8 @@ def _scatter_reduce(
 ) -> Value:
     if not include_self:
         x = _written(t, x, axis, index, _neutral(reduce, x.dtype), "none")
+    if reduce in ("amax", "amin") and x.dtype.is_float:
+        return _extremum(t, x, axis, index, source, reduce)
     if reduce != "mean":
         return _written(t, x, axis, index, source, _REDUCTIONS[reduce])
     if not x.dtype.is_float:
@@ -61,6 +63,18 @@ def _scatter_reduce(
     counted = t.builder.broadcast_to(t.builder.scalar(int(include_self), x.dtype), shape_of(x))
     counted = _written(t, counted, axis, index, 1, "add")
     return t.builder.div(total, t.builder.max(counted, t.builder.scalar(1, x.dtype)))
+
+
+def _extremum(
+    t: Translation, x: Value, axis: int, index: Value, source: Value, reduce: str
+) -> Value:
+    """NaN wherever a NaN is reduced, as in torch; in ONNX it depends on the order."""
+    b = t.builder
+    nan, none = b.scalar(math.nan, x.dtype), b.scalar(0, x.dtype)
+    result = _written(t, x, axis, index, source, _REDUCTIONS[reduce])
+    marks, added = (b.select(b.isnan(value), nan, none) for value in (x, source))
+    marks = _written(t, marks, axis, index, added, "add")
+    return b.select(b.isnan(marks), nan, result)
 
 
 def _neutral(reduce: str, dtype: DType) -> float:

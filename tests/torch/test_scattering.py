@@ -158,3 +158,22 @@ def test_pools_of_three_axes(
     (mine,) = torch.autograd.grad(compiled(x).sum(), x)
     (theirs,) = torch.autograd.grad((pool(x + 1) * 2).sum(), x)
     torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_what_is_no_number_is_the_greatest_and_the_least(
+    reduce: str, include_self: bool, pieces: list[Piece], stay: set[str]
+) -> None:
+    def function(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return (x + x).scatter_reduce(1, i, v, reduce, include_self=include_self)
+
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for rows in (3, 5):
+        x, v = torch.randn(rows, 4), torch.randn(rows, 6)
+        x[0, 1] = x[1, 3] = v[1, ::3] = v[2, 2] = torch.nan
+        v[0] = torch.inf
+        i = torch.randint(0, 3, (rows, 6))  # the last column stays
+        torch.testing.assert_close(compiled(x, i, v), function(x, i, v), equal_nan=True)
+    assert pieces
+    assert not stay
