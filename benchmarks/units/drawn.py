@@ -67,8 +67,8 @@ class Draw:
         """What broadcasts to a shape."""
         return tuple(extent if self.random.random() < 0.6 else 1 for extent in shape)
 
-    def any(self, *names: Any) -> Any:
-        return self.random.choice(names)
+    def choice(self, *values: Any) -> Any:
+        return self.random.choice(values)
 
 
 _Family: TypeAlias = Callable[[Draw], Case | None]
@@ -91,7 +91,7 @@ def transposes(draw: Draw) -> Case:
 def reductions(draw: Draw) -> Case:
     shape = draw.shape(1, 5)
     axes = sorted(draw.random.sample(range(len(shape)), draw.random.randint(1, len(shape))))
-    op = draw.any("ReduceSum", "ReduceMax", "ReduceMean", "ReduceL2", "ReduceLogSumExp")
+    op = draw.choice("ReduceSum", "ReduceMax", "ReduceMean", "ReduceL2", "ReduceLogSumExp")
     return Case(op, f"{shape} along {axes}", {"x": draw.array(*shape)}, {"axes": np.array(axes)})
 
 
@@ -100,16 +100,18 @@ def along_an_axis(draw: Draw) -> Case:
     shape = draw.shape(1, 4)
     axis = draw.axis(shape)
     feeds = {"x": draw.array(*shape)}
-    op = draw.any("Softmax", "LogSoftmax", "ArgMax", "CumSum", "TopK", "Gather", "GatherElements")
+    op = draw.choice(
+        "Softmax", "LogSoftmax", "ArgMax", "CumSum", "TopK", "Gather", "GatherElements"
+    )
     name = f"{shape} along {axis}"
     if op == "CumSum":
         return Case(op, name, feeds, {"axis": np.array(axis)})
     attributes = {"axis": axis}
     if op == "TopK":
-        k = min(shape[axis], draw.any(1, 5, 20, 100))
+        k = min(shape[axis], draw.choice(1, 5, 20, 100))
         return Case(op, f"{k} of {name}", feeds, {"k": np.array([k])}, attributes, outputs=2)
     if op == "Gather":
-        feeds["i"] = draw.index(shape[axis], draw.any(1, 5, 17, 64, 200))
+        feeds["i"] = draw.index(shape[axis], draw.choice(1, 5, 17, 64, 200))
     if op == "GatherElements":
         feeds["i"] = draw.index(shape[axis], *shape)
     return Case(op, name, feeds, {}, attributes)
@@ -135,7 +137,7 @@ def norms(draw: Draw) -> Case:
 def broadcasts(draw: Draw) -> Case:
     shape = draw.shape(1, 5)
     other = draw.some(shape)
-    op = draw.any("Add", "Sub", "Div", "Max", "Greater", "Where", "Expand")
+    op = draw.choice("Add", "Sub", "Div", "Max", "Greater", "Where", "Expand")
     feeds = {"x": draw.array(*shape), "y": draw.array(*other)}
     name = f"{shape} and {other}"
     if op == "Where":
@@ -150,17 +152,17 @@ def joins(draw: Draw) -> Case:
     shape = draw.shape(1, 4)
     axis = draw.axis(shape)
     x = {"x": draw.array(*shape)}
-    op = draw.any("Concat", "Slice", "Tile")
+    op = draw.choice("Concat", "Slice", "Tile")
     if op == "Concat":
-        other = (*shape[:axis], draw.any(*_FEW), *shape[axis + 1 :])
+        other = (*shape[:axis], draw.choice(*_FEW), *shape[axis + 1 :])
         name = f"{shape} and {other} along {axis}"
         return Case(op, name, {**x, "y": draw.array(*other)}, {}, {"axis": axis})
     if op == "Tile":
-        times = [draw.any(1, 1, 2, 3, 7) for _ in shape]
+        times = [draw.choice(1, 1, 2, 3, 7) for _ in shape]
         if math.prod(shape) * math.prod(times) > _MOST:
             times = [1] * (len(shape) - 1) + [2]
         return Case(op, f"{shape} {times} times", x, {"times": np.array(times)})
-    step = draw.any(1, 1, 2, 3)
+    step = draw.choice(1, 1, 2, 3)
     parts = {
         "s": np.array([1]),
         "e": np.array([shape[axis]]),
@@ -173,8 +175,8 @@ def joins(draw: Draw) -> Case:
 @_family
 def pads(draw: Draw) -> Case:
     shape = draw.shape(1, 4)
-    mode = draw.any("constant", "reflect", "edge") if min(shape) > 3 else "constant"
-    pads = [draw.any(0, 1, 2) for _ in range(2 * len(shape))]
+    mode = draw.choice("constant", "reflect", "edge") if min(shape) > 3 else "constant"
+    pads = [draw.choice(0, 1, 2) for _ in range(2 * len(shape))]
     return Case(
         "Pad",
         f"{shape} {mode} {pads}",
@@ -187,7 +189,7 @@ def pads(draw: Draw) -> Case:
 @_family
 def products(draw: Draw) -> Case | None:
     m, n, k = draw.random.choices(_FEW + _MANY, k=3)
-    batch = (draw.any(1, 2, 4, 12),) if draw.random.random() < 0.5 else ()
+    batch = (draw.choice(1, 2, 4, 12),) if draw.random.random() < 0.5 else ()
     if m * n * k * math.prod(batch) > _MULTIPLICATIONS:
         return None
     a = {"a": draw.array(*batch, m, k)}
@@ -202,9 +204,13 @@ def products(draw: Draw) -> Case | None:
 @_family
 def convolutions(draw: Draw) -> Case | None:
     x = draw.image()
-    kernel, stride, dilation = draw.any(1, 1, 3, 3, 5, 7), draw.any(1, 1, 2), draw.any(1, 1, 1, 2)
-    group = draw.any(1, 1, x[1], 2, 4)
-    results = draw.any(1, 2, 4, 8, 16, 32)
+    kernel, stride, dilation = (
+        draw.choice(1, 1, 3, 3, 5, 7),
+        draw.choice(1, 1, 2),
+        draw.choice(1, 1, 1, 2),
+    )
+    group = draw.choice(1, 1, x[1], 2, 4)
+    results = draw.choice(1, 2, 4, 8, 16, 32)
     around = (kernel - 1) * dilation
     multiplications = math.prod(x) * results * kernel * kernel
     if x[1] % group != 0 or around >= min(x[2:]) or multiplications > _MULTIPLICATIONS:
@@ -226,7 +232,11 @@ def convolutions(draw: Draw) -> Case | None:
 @_family
 def transposed_convolutions(draw: Draw) -> Case | None:
     x = draw.image()
-    kernel, stride, results = draw.any(2, 3, 4), draw.any(1, 2, 2), draw.any(1, 2, 3, 8, 16, 32)
+    kernel, stride, results = (
+        draw.choice(2, 3, 4),
+        draw.choice(1, 2, 2),
+        draw.choice(1, 2, 3, 8, 16, 32),
+    )
     if math.prod(x) * results * kernel * kernel > _MULTIPLICATIONS // 4:
         return None
     weights = {"w": draw.array(x[1], results, kernel, kernel)}
@@ -239,8 +249,8 @@ def transposed_convolutions(draw: Draw) -> Case | None:
 @_family
 def pools(draw: Draw) -> Case:
     x = draw.image()
-    op = draw.any("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
-    kernel, stride = draw.any(2, 3, 5), draw.any(1, 2)
+    op = draw.choice("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
+    kernel, stride = draw.choice(2, 3, 5), draw.choice(1, 2)
     attributes: dict[str, Any] = {}
     if not op.startswith("Global"):
         pads = [kernel // 2] * 4 if kernel > 2 else [0] * 4
@@ -251,7 +261,7 @@ def pools(draw: Draw) -> Case:
 @_family
 def resizes(draw: Draw) -> Case:
     x = draw.image()
-    mode, scale = draw.any("nearest", "linear", "cubic"), draw.any(0.5, 0.75, 1.5, 2.0)
+    mode, scale = draw.choice("nearest", "linear", "cubic"), draw.choice(0.5, 0.75, 1.5, 2.0)
     scales = {"s": np.array((1, 1, scale, scale), np.float32)}
     name = f"{mode} {scale} of {x}"
     return Case(

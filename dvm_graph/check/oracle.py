@@ -268,12 +268,12 @@ _FOLDS: dict[str, Callable[[Array], Any]] = {
 
 
 def _undefined(node: Node, operands: Sequence[Array]) -> bool:
-    """Sums of products of bytes may be cut. A Celu that divides by 0 is one thing or another by its type. Integer
-    divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers and folds that no integer
-    or no float64 holds come out as whatever; the logarithm of a sum of exponentials rounds each of its steps to integers; of equal
-    numbers less their mean rounding is left, which is divided by a
-    deviation of nothing. Products by weights whose rows name their blocks are made of whatever is in memory. Which
-    sequences an LSTM by bytes rounds together hangs on threads.
+    """Sums of products of bytes may be cut. A Celu that divides by 0 is one thing or another by its type. Integer divisions
+    by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers and folds that no integer or no
+    float64 holds come out as whatever; the logarithm of a sum of exponentials rounds each of its steps to integers; of
+    equal numbers less their mean rounding is left, which is divided by a deviation of nothing. Products by weights whose
+    rows name their blocks are made of whatever is in memory. Which sequences an LSTM by bytes rounds together hangs on
+    threads.
     """
     if node.op == "DynamicQuantizeLSTM":
         return bool(operands[0].shape[1:2] != (1,))

@@ -130,8 +130,10 @@ def _is_read_better_by_rows(sampling: _Sampling, x: Value, axes: Mapping[int, _A
         return True
     if comes_channels_last(x):
         return False
+    if sampling.mode == "nearest" or most <= _CHANNELS_OF_A_VECTOR:
+        return True
     halves = all(_start_of_pairs(sampling, axis) is not None for axis in axes.values())
-    return sampling.mode == "nearest" or halves or most <= _CHANNELS_OF_A_VECTOR
+    return sampling.mode == "linear" and halves
 
 
 def _in_order(builder: Builder, axes: Mapping[int, _Axis]) -> list[int]:
@@ -317,14 +319,9 @@ def _start_of_steps(sampling: _Sampling, axis: _Axis) -> int | None:
 
 
 def _start_of_pairs(sampling: _Sampling, axis: _Axis) -> int | None:
-    """The first element that is read, where results are linear and lie halfway between two; else None."""
+    """The first element that is read, where results lie halfway between two; else None."""
     scale = axis.scale
-    if (
-        sampling.mode != "linear"
-        or not isinstance(scale, Fraction)
-        or scale.numerator != 1
-        or scale == 1
-    ):
+    if not isinstance(scale, Fraction) or scale.numerator != 1 or scale == 1:
         return None
     if scale.denominator.bit_count() != 1 or sampling.transform != "half_pixel":
         return None

@@ -26,6 +26,7 @@ from dvm_graph.import_.types import type_proto
 from dvm_graph.import_.widening import refused_at_runs, widen
 from dvm_graph.ir import DType, Node, Value
 
+_CASTS = ("Cast", "CastLike")
 _HELD_BY = {
     number: getattr(onnx.TensorProto, "UINT8" if name.startswith("U") else "INT8")
     for name, number in onnx.TensorProto.DataType.items()
@@ -284,9 +285,6 @@ def partition_node(node: Node) -> onnx.NodeProto:
     if proto.op_type in _CASTS and node.outputs[0].dtype is not DType.OPAQUE:
         _drop_saturation(proto)
     return proto
-
-
-_CASTS = ("Cast", "CastLike")
 
 
 def _drop_saturation(cast: onnx.NodeProto) -> None:

@@ -242,12 +242,14 @@ def _attention(
         parts = zip((query, key, value), weights.split(width), bias.split(width), strict=True)
         projected = tuple(torch.nn.functional.linear(*part) for part in parts)
     q, k, v = (x.unflatten(-1, (heads, width // heads)).transpose(1, 2) for x in projected)
-    chances = _masked_softmax((q * (width // heads) ** -0.5) @ k.transpose(-1, -2), mask, kind)
-    result = (chances @ v).transpose(1, 2).flatten(2)
+    probabilities = _masked_softmax(
+        (q * (width // heads) ** -0.5) @ k.transpose(-1, -2), mask, kind
+    )
+    result = (probabilities @ v).transpose(1, 2).flatten(2)
     result = torch.nn.functional.linear(result, out_weights, out_bias)
     if not need_weights:
         return result, None
-    return result, chances.mean(1) if average_weights else chances
+    return result, probabilities.mean(1) if average_weights else probabilities
 
 
 def _encoder_layer(

@@ -17,8 +17,7 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kSideBySide = 1024;  // lanes whose numbers stay in the first-level cache
-constexpr int64_t kRows =
-    4;  // hide the latency of additions; lines of theirs may share a cache set
+constexpr int64_t kRows = 4;           // hide the latency of additions, and fit a set of a cache
 
 // How elements are stored, and the numbers that are added.
 template <class T>

@@ -1,0 +1,258 @@
+"""Operators through torch.compile on dvm_graph, one by one, against torch itself, and which of them stay there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from dvm_graph.torch_backend import backend, dvm, eager
+from dvm_graph.torch_backend.piece import Piece
+from tests.torch.closeness import close
+
+Function = Callable[..., torch.Tensor]
+
+OPERATORS: dict[str, Function] = {
+    "add with alpha": lambda x, y, i: torch.add(x, y, alpha=3) - torch.sub(x, 2, alpha=2),
+    "division of integers": lambda x, y, i: i / 3 + x.sum(),
+    "types that meet": lambda x, y, i: i[:, None] * x + (x > 1) + y.to(torch.float64).mean(),
+    "comparisons with sizes": lambda x, y, i: (i == x.shape[0] - 1) | (x[0, 0] < x.shape[1]),
+    "comparisons": lambda x, y, i: (x > y) & ~(x < 0.5) | (i == 2)[:1] | torch.isnan(x),
+    "logic of numbers": lambda x, y, i: torch.logical_or(torch.logical_not(i), i > 2),
+    "functions": lambda x, y, i: torch.tanh(x) + torch.erf(y) + torch.sigmoid(x).log() + x.exp(),
+    "functions of integers": lambda x, y, i: torch.sqrt(i.abs()) + torch.exp(i.to(torch.int32)),
+    "clamp": lambda x, y, i: x.clamp(min=-0.5).clamp(max=0.5) + x.clamp(-0.1, 0.2),
+    "powers": lambda x, y, i: x**2 + x.abs() ** 0.5 + x.abs() ** y + 2.0**x,
+    "where": lambda x, y, i: torch.where(x > 0, x, 1) + torch.where(i > 1, 2.0, x[:, :1])[0, 0],
+    "masked fill": lambda x, y, i: x.masked_fill(x < 0, -1e9),
+    "sums": lambda x, y, i: x.sum(0, keepdim=True) + x.sum((0, 1)) + i.sum() + (x > 0).sum(-1)[0],
+    "means": lambda x, y, i: x.mean(-1, keepdim=True) - x.mean(),
+    "variances": lambda x, y, i: x.var(-1, keepdim=True) + x.std(0, unbiased=False),
+    "extremes": lambda x, y, i: x.amax(0) + x.amin(-1, keepdim=True) + x.max() - x.min(),
+    "any and all": lambda x, y, i: (x > 2).any(0) | (x > -9).all(),
+    "softmax": lambda x, y, i: F.softmax(x, 0) + F.log_softmax(y, -1),
+    "axes of numbers": lambda x, y, i: (
+        x.sum().softmax(0) + y.sum().flip(0) + x.amax().sum(-1) + y.max().norm(dim=0)
+    ),
+    "norms": lambda x, y, i: F.layer_norm(x, x.shape[-1:]) + F.normalize(y, dim=0),
+    "activations": lambda x, y, i: (
+        F.gelu(x) + F.gelu(y, approximate="tanh") + F.silu(x) + F.relu(y)
+    ),
+    "more activations": lambda x, y, i: F.elu(x) + F.hardswish(y) + F.softplus(x) + F.leaky_relu(y),
+    "slices": lambda x, y, i: x[1:, ::2].sum() + x[-1] + y[..., -2:].sum() + x[:, 0].sum(),
+    "places that guards tell are there": lambda x, y, i: x[2] * y[:, 5:6] + x[:, -6:-4].sum(),
+    "parts": lambda x, y, i: torch.cat([*x.split(2, 1), y[:, :1]], 1) + x.unbind(0)[1][0],
+    "stacks": lambda x, y, i: torch.stack([x, y], 1).flip(0).transpose(0, 2).reshape(-1),
+    "repeats": lambda x, y, i: x.repeat(2, 1, 3) + F.pad(x, (0, 2 * x.shape[1])).sum(),
+    "pads": lambda x, y, i: F.pad(x, (1, 2, 0, 3), value=7.0),
+    "new tensors": lambda x, y, i: (
+        torch.ones_like(x) + torch.full((x.shape[0], 1), 2.5) + torch.arange(x.shape[1])
+    ),
+    "counts by floats": lambda x, y, i: (
+        torch.arange(-1.7, 8.5, 2.5, dtype=torch.int64)
+        + torch.arange(9.0, 4.0, -1.0, dtype=i.dtype)
+    ),
+    "indices": lambda x, y, i: x[:, i] + F.embedding(i, y)[:, :1].T,
+    "gather": lambda x, y, i: x.gather(1, (x > 0).to(torch.int64)) + x.index_select(1, i[:1]),
+    "counts": lambda x, y, i: x.cumsum(-1) + i.cumsum(0)[0],
+    "windows": lambda x, y, i: (
+        x.unfold(1, 4, 2).sin()
+        + y.unfold(-1, 4, 2)
+        + x.T.unfold(0, 3, 3).sum()
+        + x.sum().unfold(0, 1, 1)
+    ),
+    "products": lambda x, y, i: torch.addmm(x[:, :1], x, y.T, beta=2, alpha=0.5) @ y,
+    "convolution": lambda x, y, i: F.conv1d(x[None, :, :], y[:, None, :2].repeat(1, x.shape[0], 1)),
+    "transposed convolution": lambda x, y, i: F.conv_transpose1d(
+        x[None], y[:, None, :2].repeat(1, 3, 1), stride=2, output_padding=1
+    ),
+    "greatest of windows": lambda x, y, i: F.max_pool2d(x[None, None], 2, 1, 1),
+    "where they are": lambda x, y, i: (
+        F.max_pool2d(torch.stack([x, y])[None], (2, 1), (1, 2), return_indices=True)[1] + i[0]
+    ),
+    "where NaNs are": lambda x, y, i: F.max_pool2d((x / (x > 0) * 0)[None], 2, return_indices=True)[
+        1
+    ],
+    "averages of windows": lambda x, y, i: (
+        F.avg_pool2d(x[None], 2, 1, 1) + F.avg_pool2d(y[None], 2, 1, 1, count_include_pad=False)
+    ),
+    "norms of channels": lambda x, y, i: (
+        F.batch_norm(x[:, :3], y.mean(0)[:3], y.var(0)[:3] + 1, y[0, :3], y[1, :3])
+        + F.batch_norm(x.T[None], None, None, y[0], None, training=True).sum()
+    ),
+    "attention": lambda x, y, i: F.scaled_dot_product_attention(x[None], y[None], y[None]),
+    "numbers that are sizes": lambda x, y, i: (
+        (x * x.shape[0] - x.shape[1]) / x.shape[1]
+        + x.clamp(-1, x.shape[0] - 3)
+        + torch.full((x.shape[0], 1), x.shape[1])
+        + (x > x.shape[0] - 2)
+    ),
+    "counts in floats": lambda x, y, i: (
+        torch.arange(x.shape[1], dtype=torch.float32) / x.shape[1]
+        + torch.arange(0.5, 8.3, 1.3)[:1]
+        + x
+    ),
+    "differences that are small": lambda x, y, i: (
+        torch.expm1(x * 1e-4) * 1e4 + F.elu(y) + F.selu(x)
+    ),
+    "logarithms of other bases": lambda x, y, i: (
+        (2.0**i).log2().floor()[:, None] + (10.0**i).log10()[:, None] + x.abs().log2() + y.exp2()
+    ),
+    "rests": lambda x, y, i: (
+        x % 0.3 + torch.fmod(x, y) + x % y + (-i % 2)[:, None] + (i - 9) % -4 @ i
+    ),
+    "quotients that are rounded": lambda x, y, i: (
+        x // 0.1
+        + torch.div(x, y, rounding_mode="trunc")
+        + torch.floor_divide(y, x)
+        + ((i - 2) // 2)[:, None]
+        + torch.div(i - 2, 2, rounding_mode="trunc")[:, None]
+        + x // x.shape[0]
+    ),
+    "numbers rather than none": lambda x, y, i: torch.fmax(x.sqrt(), y) + torch.fmin(y, x.sqrt()),
+    "where extremes are": lambda x, y, i: (
+        x.argmax(0) + y.argmin() + i.argmax() + (x > 0).float().argmax(0) + x.sqrt().argmin(0)
+    ),
+    "extremes and where they are": lambda x, y, i: sum(
+        each.sum() for z in (x.round(), i, y.sum()) for each in (*z.max(0), *z.min(-1))
+    ),
+    "extremes with no numbers": lambda x, y, i: torch.stack([*(x.sqrt() * y).max(1)]),
+    "deviations": lambda x, y, i: sum(torch.std_mean(x, 1, correction=0)),
+    "diagonals": lambda x, y, i: (
+        x.diagonal().sum()
+        + y.diagonal(-1)[:2] * x.diagonal(2)[:2]
+        + torch.stack([x, y]).diagonal(1, 2, 0).sum()
+    ),
+    "parts that are replaced": lambda x, y, i: (
+        x.slice_scatter(y[:2], 0, 1, 3) + x.slice_scatter(y[:, :1], 1, -1)
+    ),
+    "indices of part of the rows": lambda x, y, i: x.gather(1, i[:2, None]) + F.nll_loss(x, i),
+    "points": lambda x, y, i: (
+        x[i, i + 1]
+        + x[i[:, None], -i[:2] - 1].sum()
+        + torch.stack([x, y], 1)[i[:2], :, i[:2, None]].sum((1, 2)).mean()
+        + torch.stack([x, y])[:, i, i].sum(0)
+    ),
+    "images of another size": lambda x, y, i: (
+        F.interpolate(x[None, None], scale_factor=2, mode="bilinear").sum()
+        + F.interpolate(x[None, None], size=(5, 7), mode="bilinear", align_corners=True)
+        + F.interpolate(x[None, None], scale_factor=2).mean()
+        + F.interpolate(x[None, None], size=(5, 7), mode="bicubic")
+    ),
+    "averages of any number of windows": lambda x, y, i: F.adaptive_avg_pool2d(
+        x[None, None], (2, 3)
+    ),
+    "rows that turn": lambda x, y, i: x.roll(1, 0) + y.roll((2, -1), (0, 1)) + x.roll(3),
+    "pads of what is there": lambda x, y, i: (
+        F.pad(x[None], (2, 1), mode="reflect").sum()
+        + F.pad(x[None, None], (1, 1, 0, 2), mode="replicate")
+    ),
+    "norms of instances": lambda x, y, i: F.instance_norm(torch.stack([x, y])[None]),
+    "products with vectors": lambda x, y, i: torch.addmv(x[:, 0], x, y[0], alpha=2, beta=0.5),
+    "products of integers": lambda x, y, i: (
+        torch.addmm(i, (x * 9).long(), (y * 9).long().T, alpha=2, beta=3)
+        + torch.mv((x * 9).int(), (y[0] * 9).int())
+        + ((x * 9).to(torch.int8) @ (y * 9).to(torch.int8).T)
+        + torch.einsum("ij,kj->ik", i[:, None], i[:, None])
+    ),
+    "biases that are not read": lambda x, y, i: (
+        torch.addmm(x.sqrt()[:, :1], x, y.T, beta=0)
+        + torch.addmv(x.sqrt()[:, 0], x, y[0], beta=0)
+        + torch.baddbmm(x.sqrt()[None, :, :1], x[None], y.T[None], beta=0)
+    ),
+    "samples of an image": lambda x, y, i: F.grid_sample(
+        x[None, None], torch.stack([x, y], -1)[None].clamp(-1, 1), align_corners=False
+    ),
+    "products so far": lambda x, y, i: y.T[:3, :3].cumprod(0),
+    "half": lambda x, y, i: (x.half() * 2 + y.half()).float(),
+    "bfloat16": lambda x, y, i: x.bfloat16() * 2 + y.bfloat16(),
+}
+
+STAY = {
+    "convolution": {"aten.convolution.default"},
+    "transposed convolution": {"aten.convolution.default"},
+    "attention": {"aten.mul.Scalar"},  # by a float that is computed from sizes
+    "parts that are replaced": {"aten.slice_scatter.default"},  # of one of the two
+}
+"""What torch computes itself, of all that these functions call."""
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_equal_torch(
+    name: str, pieces: list[Piece], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = OPERATORS[name]
+    stay: set[str] = set()
+    is_supported = backend.is_supported
+
+    def watched(node: torch.fx.Node) -> bool:
+        supported = is_supported(node)
+        if not supported and isinstance(node.target, torch._ops.OpOverload):
+            stay.add(str(node.target))
+        return supported
+
+    monkeypatch.setattr(backend, "is_supported", watched)
+    compiled = torch.compile(function, backend=dvm, dynamic=True, fullgraph=True)
+    for rows, columns in ((3, 6), (5, 8)):
+        generator = torch.Generator().manual_seed(rows)
+        x, y = (torch.randn(rows, columns, generator=generator) for _ in range(2))
+        i = torch.arange(rows) % 3
+        theirs = function(x, y, i)
+        if name in ("half", "bfloat16"):
+            theirs, mine = theirs.float(), compiled(x, y, i).float()
+            torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-2)
+        else:
+            close(compiled(x, y, i), theirs)
+    assert pieces, "all of it stayed in torch"
+    assert stay == STAY.get(name, set())
+
+
+def _averages(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    size = x.shape[-1:]
+    return x.mean(-1), x.var(-1), F.layer_norm(x, size), x.softmax(-1), x.log_softmax(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("how", ["compiled", "eager"])
+def test_averages_of_half_floats_whose_sums_they_do_not_hold(
+    how: str, dtype: torch.dtype, pieces: list[Piece]
+) -> None:
+    compiled = torch.compile(_averages, backend=dvm, dynamic=True, fullgraph=True)
+    for columns in (6, 300_000):
+        x = (torch.arange(2 * columns) % 3 - 1).reshape(2, columns).to(dtype)
+        if how == "compiled":
+            mine = compiled(x)
+        else:
+            with eager():
+                mine = _averages(x)
+        for found, wide in zip(mine, _averages(x.double()), strict=True):
+            assert found.dtype == dtype
+            bound = 2 * torch.finfo(dtype).eps
+            torch.testing.assert_close(found, wide.to(dtype), rtol=bound, atol=bound / columns)
+    assert pieces or how == "eager", "all of it stayed in torch"
+
+
+@pytest.mark.parametrize("order", [2, 1, 0, 3, 0.5, math.inf, -math.inf])
+def test_vector_norms(order: float, pieces: list[Piece]) -> None:
+    def norms(x: torch.Tensor, half: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        norm = torch.linalg.vector_norm
+        return (
+            norm(x, order),
+            norm(x, order, 0),
+            norm(x, order, (-1, 0), True),
+            norm(half, order, 1),
+        )
+
+    compiled = torch.compile(norms, backend=dvm, dynamic=True, fullgraph=True)
+    for rows, columns, odd in ((3, 6, 0.0), (5, 8, math.inf), (4, 7, math.nan)):
+        x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows))
+        x[0, 1] = odd
+        *mine, half = compiled(x, x.half())
+        *theirs, their_half = norms(x, x.half())
+        for a, b in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, equal_nan=True)
+        torch.testing.assert_close(half, their_half, rtol=2e-3, atol=1e-3, equal_nan=True)
+    assert pieces, "all of it stayed in torch"
