@@ -357,12 +357,14 @@ DVM_INLINE V greater_lanes(V a, V b) {
   return a > b ? a : b;
 }
 
-// The lanes of a vector, or of two, that the lanes of `from` number.
+// Whether an instruction shuffles any lanes, or each is moved by itself.
 #if defined(__x86_64__) && !defined(DVM_AVX2)
-constexpr bool kShufflesAtOnce = false;  // but lane by lane
+constexpr bool kShufflesAtOnce = false;
 #else
 constexpr bool kShufflesAtOnce = true;
 #endif
+
+// The lanes of a vector, or of two, that the lanes of `from` number.
 template <class V>
 DVM_INLINE V shuffled(V x, IntegerVec<V> from) {
 #if defined(__clang__)
