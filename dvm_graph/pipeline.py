@@ -36,6 +36,7 @@ from dvm_graph.passes import (
     eliminate_dead,
     fill_branches,
     fold_constants,
+    fold_scales,
     simplify,
     sink_concats,
     sink_divisions,
@@ -50,8 +51,8 @@ Source = str | PathLike[str] | bytes | Any
 
 PASSES = (
     *("fold_constants", "fill_branches", "turn_products", "sink_transposes", "simplify"),
-    *("collect_scales", "sink_divisions", "sink_concats", "tabulate", "absorb_views"),
-    *("eliminate_common", "copy_widened", "eliminate_dead"),
+    *("fold_scales", "collect_scales", "sink_divisions", "sink_concats", "tabulate"),
+    *("absorb_views", "eliminate_common", "copy_widened", "eliminate_dead"),
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
@@ -151,6 +152,7 @@ def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -
     stages.run("turn_products", graph, lambda: turn_products(graph, facts))
     stages.run("sink_transposes", graph, lambda: sink_transposes(graph, facts))
     stages.run("simplify", graph, lambda: simplify(graph, facts))
+    stages.run("fold_scales", graph, lambda: fold_scales(graph, facts))
     stages.run("collect_scales", graph, lambda: collect_scales(graph, facts))
     stages.run("sink_divisions", graph, lambda: sink_divisions(graph, facts))
     stages.run("sink_concats", graph, lambda: sink_concats(graph, facts))

@@ -175,6 +175,17 @@ g (float[b, s, 16] q, float[b, t, 16] k) => (float[b, s, t] y)
   [scores] y = MatMul (a, kt)
 }
 """,
+    "normalized_product": """
+g (float[b, 2] x) => (float[b, 3] y)
+<float[2, 3] w = {1, 2, 3, 4, 5, 6}, float[3] mean = {0.5, 1, 2}, float[3] factor = {2, 0.5, 4}, float[3] shift = {1, -1, 0.25}>
+{
+  [product] a = MatMul (x, w)
+  [center] d = Sub (a, mean)
+  [scale] k = Mul (d, factor)
+  [shift] s = Add (k, shift)
+  [bound] y = Relu (s)
+}
+""",
     "quantised_silu": """
 g (uint8[b, s] x) => (uint8[b, s] y)
 <float scale = {0.0625}, uint8 zero = {128}>
@@ -284,6 +295,7 @@ PASS_CASES: dict[str, tuple[str, ...]] = {
     "turn_products": ("encoder",),
     "sink_transposes": ("convolutions",),
     "simplify": ("transposes", "heads"),
+    "fold_scales": ("normalized_product",),
     "collect_scales": ("scaled_product",),
     "sink_divisions": ("attention", "guarded_attention"),
     "sink_concats": ("rotary",),

@@ -1,0 +1,212 @@
+"""Folds constant factors behind products into their constant weights.
+
+    Requires: basic operators with shapes. Ensures: no product of f32 or f64 by constant weights that nobody else reads is
+    multiplied by a constant for each of its results, right away or behind additions of such constants and views.
+
+    (matmul(x, w) - mean) * factor + shift   =>   matmul(x, w * factor) + (shift - mean * factor)
+
+So batch normalization behind a convolution leaves one row to add, which the cube unit does in passing, as it begins with the
+biases of networks whose exporter has folded them. This pass reassociates: results may differ in the last bits, as those of
+the normalization by itself do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvm_graph.ir import DType, Graph, Node, Shape, Value
+from dvm_graph.symbolic import Facts
+from dvm_graph.symbolic.builder import Builder
+
+_PRODUCTS = frozenset({"matmul", "depthwise"})
+"""Whose second operand is the weights, and whose results lie along the last axis of both."""
+_STEPS = frozenset({"add", "sub", "mul", "div"})
+_VIEWS = frozenset({"reshape", "transpose"})
+
+Row = NDArray[Any]
+"""Constants that broadcast to a value, with as many axes: f64 until they become part of the graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """`source * factor + shift`."""
+
+    source: Value
+    factor: Row
+    shift: Row
+
+    def behind(self, factor: Row, shift: Row) -> _Affine:
+        """Of this, multiplied and added to."""
+        both = np.broadcast_arrays(self.factor * factor, self.shift * factor + shift)
+        return _Affine(self.source, *both)
+
+
+def fold_scales(graph: Graph, facts: Facts) -> bool:
+    """True if a factor became part of weights."""
+    builder = Builder(graph, facts)
+    changed = False
+    for node in reversed(graph.sorted_nodes()):  # the last step of a chain comes first
+        if node.op not in _STEPS or node not in graph:
+            continue
+        folded = _folded(node, builder)
+        if folded is not None:
+            graph.replace_node(node, folded)
+            changed = True
+    return changed
+
+
+def _folded(last: Node, builder: Builder) -> Value | None:
+    """What a chain of steps and views makes of a product, with its factors in the weights; None: there are none."""
+    chain = _step(last, builder.facts)
+    views = list[Node]()
+    while chain is not None and (node := chain.source.producer) is not None:
+        if not builder.graph.sole_use(chain.source):
+            return None
+        if node.op in _PRODUCTS:
+            if (chain.factor == 1).all():
+                return None
+            with builder.scope(last):
+                return _rebuilt(node, chain, views, builder)
+        if node.op in _VIEWS:
+            views.append(node)
+            chain = _before(node, chain)
+        else:
+            step = _step(node, builder.facts)
+            chain = step and step.behind(chain.factor, chain.shift)
+    return None
+
+
+def _rebuilt(
+    product: Node, chain: _Affine, views: Sequence[Node], builder: Builder
+) -> Value | None:
+    y = _scaled(product, chain.factor, builder)
+    if y is None:
+        return None
+    if chain.shift.any():
+        y = builder.add(y, builder.constant(chain.shift.astype(y.dtype.numpy)))
+    return _viewed(y, views, builder)
+
+
+def _viewed(value: Value, views: Sequence[Node], builder: Builder) -> Value:
+    """`views` from the last one on."""
+    for view in reversed(views):
+        with builder.scope(view):
+            value = builder.op(view.op, value, **view.attrs)
+    return value
+
+
+def _step(node: Node, facts: Facts) -> _Affine | None:
+    """What an operator does to an operand by constants, one for all or one for each element along the last axis."""
+    if node.op not in _STEPS or node.output.dtype not in (DType.FLOAT32, DType.FLOAT64):
+        return None
+    x, by = node.required(0), _contents(node.required(1))
+    if by is None and node.op in ("add", "mul"):
+        x, by = node.required(1), _contents(x)
+    if by is None or x.shape is None or node.output.shape is None:
+        return None
+    if by.size != math.prod(by.shape[-1:]) or not facts.same_shape(x.shape, node.output.shape):
+        return None
+    number = by.astype(np.float64).reshape((1,) * (len(x.shape) - 1) + (-1,))
+    if node.op == "sub":
+        number = -number
+    if node.op == "div":
+        with np.errstate(divide="ignore"):
+            number = 1 / number
+    if not np.isfinite(number).all():
+        return None
+    if node.op in ("add", "sub"):
+        return _Affine(x, np.ones_like(number), number)
+    return _Affine(x, number, np.zeros_like(number))
+
+
+def _contents(value: Value) -> Row | None:
+    """Of a constant, or of one that was reshaped."""
+    source = value
+    while source.data is None and (reshape := source.made_by("reshape")) is not None:
+        source = reshape.required(0)
+    if source.data is None or value.shape is None:
+        return None
+    return np.asarray(source.data).reshape([int(extent) for extent in value.shape])
+
+
+def _before(view: Node, chain: _Affine) -> _Affine | None:
+    """The same, of what the view reads."""
+    rows = [_row_before(view, row) for row in (chain.factor, chain.shift)]
+    if rows[0] is None or rows[1] is None:
+        return None
+    return _Affine(view.required(0), rows[0], rows[1])
+
+
+def _row_before(view: Node, row: Row) -> Row | None:
+    """A row of what a view makes as one of what it reads; of a reshape, where the last axes have it, however they are split."""
+    if view.op == "transpose":
+        turned: Row = row.transpose(np.argsort(view.attrs["perm"]))
+        return turned
+    before, behind = view.required(0).shape, view.output.shape
+    assert before is not None and behind is not None
+    own, split = _last_axes(behind, row.size), _last_axes(before, row.size)
+    if own is None or split is None or row.shape[row.ndim - len(own) :] != own:
+        return None
+    whole: Row = row.reshape((1,) * (len(before) - len(split)) + split)
+    return whole
+
+
+def _last_axes(shape: Shape, elements: int) -> tuple[int, ...] | None:
+    """The extents of those that together have so many elements."""
+    extents = tuple[int, ...]()
+    while math.prod(extents) != elements:
+        extent = shape[-1 - len(extents)] if len(extents) < len(shape) else None
+        if not isinstance(extent, int):
+            return None
+        extents = (extent, *extents)
+    return extents
+
+
+def _scaled(product: Node, factor: Row, builder: Builder) -> Value | None:
+    """The product by weights that have the factors; None: they cannot have them."""
+    weights, views = product.required(1), list[Node]()
+    shape = weights.shape
+    while weights.data is None:
+        node = weights.producer
+        if node is None or node.op not in _VIEWS or not builder.graph.sole_use(weights):
+            return None
+        views.append(node)
+        weights = node.required(0)
+    if shape is None or not builder.graph.sole_use(weights):
+        return None
+    by = _of_weights(factor, tuple(int(extent) for extent in shape))
+    if by is None:
+        return None
+    for view in views:
+        source = view.required(0).shape
+        assert source is not None
+        turned = view.op == "transpose"
+        by = by.transpose(np.argsort(view.attrs["perm"])) if turned else np.reshape(by, source)
+    data = np.asarray(weights.data)
+    with np.errstate(over="ignore"):
+        scaled = data * by.astype(data.dtype)
+    if not np.isfinite(scaled).all():
+        return None
+    with builder.scope(product):
+        weights = _viewed(builder.constant(scaled), views, builder)
+        return builder.op(product.op, product.required(0), weights, **product.attrs)
+
+
+def _of_weights(factor: Row, extents: tuple[int, ...]) -> Row | None:
+    """A row of results as one of weights [batch..., steps, results], broadcast to them; None: these have no such axis."""
+    if factor.shape[-2:-1] != (1,):
+        return None
+    extra = max(factor.ndim - len(extents), 0)
+    own = factor.shape[extra:]
+    if math.prod(own) != factor.size:
+        return None
+    known = extents[len(extents) - len(own) :]
+    if any(extent not in (1, of) for extent, of in zip(own, known, strict=True)):
+        return None
+    return np.broadcast_to(factor.reshape(own), extents)
