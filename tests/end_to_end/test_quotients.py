@@ -47,3 +47,15 @@ def test_levels_are_those_of_a_division(kind: str, zero: int, simd: str) -> None
             wanted = np.clip(np.rint(x / scale).astype(np.float64) + zero, low, high).astype(kind)
         for count in (x.size, 130, 1):
             np.testing.assert_array_equal(model.run({"x": x[:count]})[0], wanted[:count])
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
+def test_nan_is_the_lowest_level_wherever_it_lies(simd: str) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+    g (float[n] x) => (uint8[n] y) <float s = {0.1}, uint8 z = {7}> { y = QuantizeLinear(x, s, z) }"""
+    model = dvm_graph.optimize(onnx.parser.parse_model(text), strict=True, simd=simd)
+    x = np.ones(1000, np.float32)
+    for at in (0, 17, 517, 999):
+        x[at] = np.nan
+    (y,) = model.run({"x": x})
+    np.testing.assert_array_equal(y, np.where(np.isnan(x), 0, 17))

@@ -6,7 +6,7 @@
 // Compiled per level: see simd.h.
 #pragma once
 
-#include "npu/host/joined_rows.h"
+#include "npu/host/known_rows.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {

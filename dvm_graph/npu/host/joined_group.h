@@ -87,7 +87,7 @@ enum class Do : uint8_t {
                   DVM_RUNS(DVM_RUN)
 #undef DVM_RUN
 };
-static_assert(static_cast<int>(Do::batch_norm_relu) < 0x80);  // room for a mark, see joined_rows.h
+static_assert(static_cast<int>(Do::batch_norm_relu) < 0x80);  // room for a mark, see joined_steps.h
 
 // Of the i32 whose bits strips hold; sums wrap.
 template <class V, class Body>

@@ -47,24 +47,5 @@ DVM_INLINE void divide_by(float by, F (&x)[K]) {
   each<K>([&](auto index) DVM_LAMBDA_INLINE { x[index.k] = x[index.k] / y; });
 }
 
-// Rounds quotients to whole numbers, half to even, of which those farther from 0 than `farthest`
-// are as good as any. What the rounded reciprocal gives is off by less than two last bits: where it
-// is not as close as that to a half, it rounds to the same. False: some is, or `by` is not
-// moderate; then nothing has changed.
-template <int K>
-DVM_INLINE bool divide_and_round(float by, float farthest, F (&x)[K]) {
-  if (!is_moderate(by)) return false;
-  const F r = splat<F>(1 / by);
-  F wholes[K], most{};
-  each<K>([&](auto index) DVM_LAMBDA_INLINE {
-    const F quotient = x[index.k] * r;
-    wholes[index.k] = round_lanes(quotient);
-    most = greater_lanes(absolute(quotient - wholes[index.k]), most);  // NaN leaves it as it is
-  });
-  if (any(most > splat<F>(0.5f - (farthest + 2) * 0x1p-22f))) return false;
-  each<K>([&](auto index) DVM_LAMBDA_INLINE { x[index.k] = wholes[index.k]; });
-  return true;
-}
-
 }  // namespace
 }  // namespace dvm::DVM_LEVEL
