@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 import dvm_graph
+from dvm_graph.decompose import registry
+from dvm_graph.decompose.families import FAMILIES
+from dvm_graph.ir import Node
 from models import tiny_path
 
 SLOW = {"click", "ml_dtypes", "networkx", "numpy", "onnx", "onnxruntime", "rich", "sympy", "google"}
@@ -21,13 +24,18 @@ SLOW = {"click", "ml_dtypes", "networkx", "numpy", "onnx", "onnxruntime", "rich"
 STUB = Path(dvm_graph.__file__).with_suffix(".pyi")
 
 
-def loaded_by(code: str) -> set[str]:
-    """The slow modules that a fresh interpreter has loaded behind some code."""
+def modules_behind(code: str) -> set[str]:
+    """What a fresh interpreter has loaded behind some code."""
     code += "\nimport json, sys; print(json.dumps(list(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
     )
-    return SLOW & {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def loaded_by(code: str) -> set[str]:
+    """The slow modules among them."""
+    return SLOW & {name.split(".")[0] for name in modules_behind(code)}
 
 
 def test_the_package_loads_nothing_slow() -> None:
@@ -47,6 +55,37 @@ def test_compiling_loads_what_it_needs() -> None:
     path = tiny_path("mobilenet")
     needed = {"google", "ml_dtypes", "numpy", "onnx"}
     assert loaded_by(f"import dvm_graph; dvm_graph.optimize({str(path)!r})") == needed
+
+
+def test_decompositions_are_loaded_with_their_operators() -> None:
+    path, prefix = tiny_path("mobilenet"), "dvm_graph.decompose."
+    code = f"import dvm_graph; dvm_graph.optimize({str(path)!r})"
+    loaded = {name.removeprefix(prefix) for name in modules_behind(code) if prefix in name}
+    assert "dequantized_products" in loaded
+    others = {"attention", "quantized_products", "recurrent", "resizing", "spectral"}
+    assert others <= FAMILIES.keys()
+    assert not others & loaded
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_decompose_the_operators_that_they_are_said_to(family: str) -> None:
+    """An operator that is said to be of another family breaks the import."""
+    importlib.import_module(f"dvm_graph.decompose.{family}")
+    for domain, operators in FAMILIES[family].items():
+        for operator in operators.split():
+            node = Node("node", operator, (), (), domain=domain)
+            assert registry.find(node) is not None
+
+
+def test_modules_are_no_garbage_to_look_for() -> None:
+    """They count as old as soon as they are loaded."""
+    code = (
+        "import gc, dvm_graph.process as process\n"
+        "process.load_compiler()\n"
+        "print(gc.isenabled(), gc.get_freeze_count(), len(gc.get_objects(generation=0)) < 1000)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["True", "0", "True"]
 
 
 def test_commands_load_what_they_need(tmp_path: Path) -> None:

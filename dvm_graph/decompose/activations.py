@@ -9,7 +9,7 @@ import numpy as np
 from dvm_graph.decompose.arithmetic import scaled, shifted, widened
 from dvm_graph.decompose.meanings import real, whole_numbers
 from dvm_graph.decompose.operands import required, text
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 
@@ -143,6 +143,7 @@ def hard_swish(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 @decomposition("Swish")
+@decomposition("QuickGelu", domain=MICROSOFT)
 def swish(builder: Builder, node: Node, operands: Operands) -> Results:
     x, alpha = required(node, operands, 0), node.attrs.get("alpha", 1.0)
     wide = _holding(builder, x, alpha)

@@ -23,6 +23,7 @@ from dvm_graph.decompose.arithmetic import (
     widened,
     with_axis,
 )
+from dvm_graph.decompose.dequantized_constants import FEW_WEIGHTS, LEAST
 from dvm_graph.decompose.matrix import multiplied
 from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
 from dvm_graph.decompose.registry import (
@@ -39,10 +40,6 @@ from dvm_graph.ir.numeric import few_bits, unpack_blocks
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import mul
 
-FEW_WEIGHTS = 1 << 18
-"""A MiB as float32: they stay in the caches of one core from run to run."""
-LEAST = {"int4": -8, "uint4": 0}
-"""The types of elements of 4 bits, and the least of them, which is level 0."""
 _READ_PACKED = 4
 """Bits of levels that the cube unit reads."""
 

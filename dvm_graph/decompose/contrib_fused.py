@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from dvm_graph.decompose.activations import gelu_of, swish
+from dvm_graph.decompose.activations import gelu_of
 from dvm_graph.decompose.arithmetic import filled, positions, scaled, widened
 from dvm_graph.decompose.convolution import convolution
 from dvm_graph.decompose.indexing import taken
@@ -32,8 +32,6 @@ _ACTIVATION_PARAMETERS: Mapping[str, Sequence[str]] = {
     "LeakyRelu": ("alpha",),
 }
 """Names of what a FusedConv lists by position."""
-
-decomposition("QuickGelu", domain=MICROSOFT)(swish)
 
 
 @decomposition("Gelu", "BiasGelu", domain=MICROSOFT)

@@ -17,9 +17,10 @@ from dvm_graph.decompose.arithmetic import mean
 from dvm_graph.decompose.casts import quantized
 from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.pooling import averaged, max_pool
+from dvm_graph.decompose.quantized_operands import as_scalar, centred
 from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
 from dvm_graph.decompose.softmax import softmax
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
 
 
@@ -28,21 +29,6 @@ def beside_vendor_operators(node: Node, operands: Operands) -> bool:
     del node
     producers = [value.producer for value in operands if value is not None]
     return any(producer is not None and producer.op == "vendor" for producer in producers)
-
-
-def centred(builder: Builder, x: Value, zero_point: Value | None) -> Value:
-    """`x - zero_point` as float32, exact for 8 and 16 bits. The zero point is of one element, or
-    broadcasts.
-    """
-    x = builder.cast(x, DType.FLOAT32)
-    if zero_point is None:
-        return x
-    return builder.sub(x, builder.cast(as_scalar(builder, zero_point), DType.FLOAT32))
-
-
-def as_scalar(builder: Builder, parameter: Value) -> Value:
-    """A parameter of one element without axes; others as they are."""
-    return builder.reshape(parameter, ()) if parameter.shape == (1,) else parameter
 
 
 def _dequantized(builder: Builder, node: Node, operands: Operands, at: int) -> Value:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvm_graph.decompose.block_quantized import FEW_WEIGHTS, LEAST
 from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.registry import Operands
 from dvm_graph.ir import DType, Node, Value
@@ -21,6 +20,10 @@ from dvm_graph.symbolic.builder import Builder
 
 Array = NDArray[Any]
 
+FEW_WEIGHTS = 1 << 18
+"""A MiB as float32: they stay in the caches of one core from run to run."""
+LEAST = {"int4": -8, "uint4": 0}
+"""The types of elements of 4 bits, and the least of them, which is level 0."""
 _BITS = 4
 _MOST_OF_BLOCK = 128
 """Elements of a block that the cube unit reads; longer ones are several of a scale."""

@@ -4,14 +4,18 @@ A decomposition gets a builder, the ONNX node and its operands (values of the ne
 an omitted one) and returns the results in the order of the node's outputs; it may return more or
 fewer, as long as every output that is used has one. It returns `None` for a configuration that it
 cannot express, before or after building anything: what it has built is taken back.
+
+Functions enter themselves when their file is loaded, which `families` tells: it is, where a model has an operator of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from dvm_graph.decompose.families import FAMILIES
 from dvm_graph.ir import Node, Value
+from dvm_graph.process import load_module
 from dvm_graph.symbolic.builder import Builder
 
 Operands: TypeAlias = Sequence[Value | None]
@@ -25,6 +29,13 @@ CLASSICAL = "ai.onnx.ml"
 
 Preference: TypeAlias = Callable[[Node, Operands], bool]
 
+_HOMES: Mapping[tuple[str, str], str] = {
+    (domain, operator): f"{__package__}.{family}"
+    for family, domains in FAMILIES.items()
+    for domain, operators in domains.items()
+    for operator in operators.split()
+}
+"""The modules of the families, by domain and operator."""
 _TABLE: dict[tuple[str, str], Decomposition] = {}
 _OF_CONTAINERS: set[Decomposition] = set()
 _OF_CONSTANTS: set[Decomposition] = set()
@@ -32,10 +43,12 @@ _PREFERENCES: dict[Decomposition, Preference] = {}
 
 
 def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition], Decomposition]:
-    """Enters a function into the table, for one or several operators."""
+    """Enters a function into the table, for one or several operators of its family."""
 
     def enter(function: Decomposition) -> Decomposition:
         for operator in operators:
+            home = _HOMES.get((domain, operator))
+            assert home == function.__module__, f"families.py has {operator} in {home}"
             assert (domain, operator) not in _TABLE, f"two decompositions of {operator}"
             _TABLE[domain, operator] = function
         return function
@@ -83,9 +96,13 @@ def faster_as_vendor(function: Decomposition, node: Node, operands: Operands) ->
 
 def find(node: Node) -> Decomposition | None:
     """The decomposition of a node's operator, if there is one."""
-    return _TABLE.get((node.domain, node.op))
+    home = _HOMES.get((node.domain, node.op))
+    if home is None:
+        return None
+    load_module(home)
+    return _TABLE[node.domain, node.op]
 
 
 def native_operators() -> frozenset[tuple[str, str]]:
-    """All (domain, operator) pairs in the table."""
-    return frozenset(_TABLE)
+    """All (domain, operator) pairs that there are decompositions of."""
+    return frozenset(_HOMES)

@@ -2,7 +2,7 @@
 
 from dvm_graph.process.aside import call_aside, in_main_thread
 from dvm_graph.process.digest import digest_of
-from dvm_graph.process.load import load_compiler, load_onnxruntime, vendor_failures
+from dvm_graph.process.load import load_compiler, load_module, load_onnxruntime, vendor_failures
 from dvm_graph.process.mapped_file import MappedFile, drop_pages, file_of
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "file_of",
     "in_main_thread",
     "load_compiler",
+    "load_module",
     "load_onnxruntime",
     "vendor_failures",
 ]

@@ -7,23 +7,25 @@ made that Python does not make again, and everything that needs them would fail 
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
-import threading
+from collections.abc import Iterator
 
 from dvm_graph.errors import OutOfMemoryError
 from dvm_graph.process.aside import call_aside, in_main_thread
 
-_LOADED: dict[str, threading.Event] = {}
+_LOADED: set[str] = set()
 
 
 def load_onnxruntime() -> None:
     """Makes `import onnxruntime` a mere look-up."""
-    _load("onnxruntime")
+    load_module("onnxruntime")
 
 
 def load_compiler() -> None:
     """Makes imports of the compiler's rooms mere look-ups."""
-    _load("dvm_graph.rescue")
+    load_module("dvm_graph.rescue")
 
 
 def vendor_failures() -> tuple[type[Exception], ...]:
@@ -39,15 +41,37 @@ def vendor_failures() -> tuple[type[Exception], ...]:
     return (*refusals, RuntimeError, ValueError)
 
 
-def _load(module: str) -> None:
-    loaded = _LOADED.setdefault(module, threading.Event())
-    if loaded.is_set():
+def load_module(module: str) -> None:
+    """Makes its import a mere look-up.
+
+    Raises:
+        OutOfMemoryError: there is not enough left.
+    """
+    if module in _LOADED:
         return
     try:
-        if in_main_thread():
-            call_aside(lambda: importlib.import_module(module), lambda: None)
-        else:
-            importlib.import_module(module)
+        with _made_for_good():
+            if in_main_thread():
+                call_aside(lambda: importlib.import_module(module), lambda: None)
+            else:
+                importlib.import_module(module)
     except MemoryError as error:
         raise OutOfMemoryError(f"no memory left to load {module}") from error
-    loaded.set()
+    _LOADED.add(module)
+
+
+@contextlib.contextmanager
+def _made_for_good() -> Iterator[None]:
+    """What is made meanwhile counts as old right away: modules live as long as the process, and the first search for garbage
+    among all that they are made of would take a tenth of the time that they take to load.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not gc.get_freeze_count():  # else `unfreeze` would undo what somebody froze
+            gc.freeze()
+            gc.unfreeze()
+        if collects:
+            gc.enable()

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dvm_graph
-from dvm_graph.decompose.block_quantized import FEW_WEIGHTS
+from dvm_graph.decompose.dequantized_constants import FEW_WEIGHTS
 from dvm_graph.errors import DvmError
 from tests.end_to_end.reference import Array
 from tests.tolerances import tolerance

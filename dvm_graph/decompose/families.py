@@ -1,0 +1,110 @@
+"""Which file decomposes which ONNX operators, by domain.
+
+A file is loaded when a model has one of its operators: few models have many, and all of them take as long to load as a
+small model to compile. Each file enters its functions into the table of decompositions (`registry`), which holds it
+to what stands here.
+"""
+
+from collections.abc import Mapping
+
+FAMILIES: Mapping[str, Mapping[str, str]] = {
+    "activations": {
+        "": (
+            "Relu LeakyRelu PRelu Elu Selu Celu Gelu HardSigmoid HardSwish Swish Mish Softplus "
+            "Softsign ThresholdedRelu Shrink"
+        ),
+        "com.microsoft": "QuickGelu",
+    },
+    "attention": {"": "Attention RotaryEmbedding"},
+    "block_quantized": {"com.microsoft": "MatMulNBits MatMulBnb4 GatherBlockQuantized"},
+    "casts": {
+        "": "Cast CastLike QuantizeLinear DynamicQuantizeLinear DequantizeLinear",
+        "com.microsoft": "QuantizeLinear DequantizeLinear",
+    },
+    "classical": {"ai.onnx.ml": "Scaler ArrayFeatureExtractor Imputer Normalizer LinearRegressor"},
+    "contrib_attention": {"com.microsoft": "Attention MultiHeadAttention RotaryEmbedding"},
+    "contrib_fused": {
+        "": "SimplifiedLayerNormalization",
+        "com.microsoft": (
+            "Gelu BiasGelu FastGelu FusedMatMul TransposeMatMul FusedGemm FusedConv "
+            "SkipLayerNormalization SkipSimplifiedLayerNormalization EmbedLayerNormalization"
+        ),
+    },
+    "contrib_group_query": {"com.microsoft": "GroupQueryAttention"},
+    "contrib_quantized": {
+        "com.microsoft": (
+            "QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu QLinearSoftmax "
+            "QLinearAveragePool NhwcMaxPool QLinearGlobalAveragePool QLinearConcat QLinearWhere"
+        ),
+    },
+    "deformable_convolution": {"": "DeformConv"},
+    "dequantized_products": {"": "MatMul Gemm Conv"},
+    "einsum": {"": "Einsum"},
+    "elementwise": {
+        "": (
+            "Abs Neg Sign Sqrt Reciprocal Exp Log Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh "
+            "Atanh Erf Tanh Sigmoid Floor Ceil Round Not BitwiseNot IsNaN Add Sub Mul Div And Or "
+            "Xor BitwiseAnd BitwiseOr BitwiseXor Equal Less LessOrEqual Greater GreaterOrEqual Max "
+            "Min Sum Mean Identity Where Mod BitShift Pow IsInf Clip SwiGLU"
+        ),
+    },
+    "grid_sampling": {
+        "": "GridSample AffineGrid",
+        "com.microsoft": "GridSample",
+    },
+    "host": {
+        "": "NonZero Compress Unique TopK MaxUnpool ScatterElements ScatterND NonMaxSuppression",
+    },
+    "indexing": {
+        "": "Gather GatherElements GatherND ReverseSequence OneHot Trilu",
+        "com.microsoft": "GatherND Trilu",
+    },
+    "normalization": {
+        "": (
+            "LayerNormalization RMSNormalization GroupNormalization InstanceNormalization "
+            "BatchNormalization LpNormalization LRN MeanVarianceNormalization"
+        ),
+    },
+    "pooling": {"": "MaxPool AveragePool LpPool GlobalLpPool"},
+    "quantized_products": {
+        "": "QLinearMatMul QLinearConv MatMulInteger ConvInteger",
+        "com.microsoft": (
+            "QLinearMatMul QLinearConv QGemm MatMulIntegerToFloat DynamicQuantizeMatMul QAttention"
+        ),
+    },
+    "quantized_recurrent": {"com.microsoft": "DynamicQuantizeLSTM"},
+    "recurrent": {"": "LSTM GRU RNN"},
+    "reductions": {
+        "": (
+            "ReduceSum ReduceProd ReduceMax ReduceMin ReduceMean ReduceSumSquare ReduceL1 ReduceL2 "
+            "ReduceLogSum ReduceLogSumExp GlobalAveragePool GlobalMaxPool ArgMax ArgMin Hardmax "
+            "CumSum CumProd"
+        ),
+    },
+    "region_pooling": {"": "RoiAlign"},
+    "resizing": {"": "Resize Upsample"},
+    "sequences": {
+        "": (
+            "SequenceConstruct SequenceEmpty SequenceAt SequenceInsert SequenceErase SequenceLength "
+            "SplitToSequence ConcatFromSequence Optional OptionalGetElement OptionalHasElement"
+        ),
+    },
+    "shapes": {
+        "": (
+            "Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile DepthToSpace SpaceToDepth "
+            "Shape Size"
+        ),
+        "com.microsoft": "ExpandDims",
+    },
+    "slicing": {
+        "": "Slice Split Concat Pad CenterCropPad",
+        "com.microsoft": "Pad",
+    },
+    "softmax": {"": "Softmax LogSoftmax SoftmaxCrossEntropyLoss NegativeLogLikelihoodLoss"},
+    "sources": {
+        "": "Range ConstantOfShape EyeLike Dropout",
+        "com.microsoft": "Range",
+    },
+    "spectral": {"": "DFT STFT"},
+    "transposed_convolution": {"": "ConvTranspose"},
+}
