@@ -20,6 +20,7 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kPieceBytes = int64_t{128} << 10;  // of the source, per unit of work
+constexpr int64_t kLeastOfThread = 4;  // pieces: to start a thread takes as long as one or two
 
 // Runs work(0..count-1) on up to `cores` threads.
 template <typename Work>
@@ -29,7 +30,8 @@ void share_out(int64_t count, int cores, const Work& work) {
     for (int64_t i = next++; i < count; i = next++) work(i);
   };
   std::vector<std::jthread> threads;  // joined at the end, also where one cannot be started
-  for (int64_t i = 1; i < std::min<int64_t>(cores, count); i++) threads.emplace_back(worker);
+  const int64_t workers = std::min<int64_t>(cores, count / kLeastOfThread);
+  for (int64_t i = 1; i < workers; i++) threads.emplace_back(worker);
   worker();
 }
 
