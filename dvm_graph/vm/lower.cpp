@@ -4,7 +4,9 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "kernels/numbers.h"
 #include "vm/bounds.h"
+#include "vm/repeated_rows.h"
 
 namespace dvm {
 namespace {
@@ -411,6 +413,29 @@ void Lowering::lower_reduce(int32_t node) {
   nodes_[node].late |= accumulates;
 }
 
+// What the store of a load reads: short rows that are repeated along several axes lie repeated in
+// local memory. Along the outermost of those it repeats them itself.
+TileValue Lowering::repeated(int32_t load) {
+  TileValue value = nodes_[load].value;
+  const RepeatedRows rows = repeated_rows(plan_, target_);
+  if (!rows.any()) return value;
+  uint32_t axes = plan_.nodes[load].axes & wide_axes_;
+  uint32_t repeats = rows.axes & wide_axes_;
+  const bool outside = (repeats & (bit(rows.first) - 1)) != 0;
+  repeats &= outside ? ~(bit(rows.first) - 1) : repeats - 1;
+  while (repeats != 0) {
+    const uint32_t inner = std::bit_floor(repeats);
+    const Instruction copy = begin(load, Family::v_copy, value.dtype);
+    axes |= inner;
+    repeats &= ~inner;
+    const TileValue operands[] = {emitter_.dense_buffer(value.dtype, axes, copy.changed_mask != 0),
+                                  value};
+    emitter_.elementwise(copy, axes, operands, 2, true);
+    value = operands[0];
+  }
+  return value;
+}
+
 void Lowering::lower_store(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
   const NodeState& source = nodes_[n.inputs[0]];
@@ -420,7 +445,8 @@ void Lowering::lower_store(int32_t node) {
   const Family stores = is_half(n.dtype) ? Family::d_store_stored : Family::d_store_view;
   Instruction store = begin(node, moves ? Family::v_copy : stores, storage);
   if (streams(node)) store.flags |= kStream;
-  const TileValue operands[] = {access_value(n.access, storage), source.value};
+  const TileValue operands[] = {access_value(n.access, storage),
+                                moves ? repeated(n.inputs[0]) : source.value};
   emitter_.elementwise(store, n.axes, operands, 2, moves);
 }
 

@@ -70,6 +70,7 @@ class Lowering {
   void lower_map(int32_t node);
   TileValue operand_of(int32_t node, uint32_t axes);
   uint32_t short_axes(int32_t node, uint32_t axes) const;
+  TileValue repeated(int32_t load);
   void lower_reduce(int32_t node);
   void lower_store(int32_t node);
   void materialise_immediate(int32_t node);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/numbers.h"
+#include "vm/repeated_rows.h"
 
 namespace dvm {
 namespace {
@@ -56,6 +57,7 @@ class Tiler {
         tile_start_(target.costs.in_vector_elements(target.costs.tile_start) * kElementBytes /
                     static_cast<double>(computed_bytes())) {
     reduced_ = plan.reduced_axes();
+    repeated_row_ = repeated_rows(plan, target).first;
     preferred_ = elements_in(target.vector_tile_bytes, request.live.cached,
                              target.private_bytes / kElementBytes);
     largest_ = elements_in(target.local_bytes, request.live.local, INT64_MAX);
@@ -220,7 +222,7 @@ class Tiler {
       const bool last = i + 1 == parallel_count_;
       int64_t inner = held_;
       for (int j = i + 1; j < parallel_count_; ++j) inner *= plan_.extents[parallel_[j]];
-      const int rank = parallel_count_ - i + held_rank_ - group_loops_;
+      const int rank = loops_from(i);
       if (inner <= limit && (rank <= kMaxTileRank || last)) {
         const int64_t most = std::min(plan_.extents[axis], limit / inner);
         consider_cuts(axis, most, inner, outer_tiles, best);
@@ -236,6 +238,13 @@ class Tiler {
     }
     tile_of(best.axis) = best.tile;
     return true;
+  }
+
+  // Of an instruction over tiles of the parallel axes from this one on.
+  int loops_from(int parallel) const {
+    int axes = parallel_count_ - parallel;
+    if (repeated_row_ >= 0) axes = 1 + std::max(repeated_row_ - parallel_[parallel], 0);
+    return axes + held_rank_ - group_loops_;
   }
 
   // Where an access is contiguous along another axis than the innermost, long tiles of few rows
@@ -426,7 +435,8 @@ class Tiler {
   int parallel_count_ = 0;
   int64_t held_ = 1;  // elements of a tile along the reduced and forced axes
   int held_rank_ = 0;
-  int64_t lanes_ = 1;    // elements beside the held ones are computed in multiples of it
+  int64_t lanes_ = 1;      // elements beside the held ones are computed in multiples of it
+  int repeated_row_ = -1;  // axis from which on rows are repeated as a whole (repeated_rows.h)
   int group_loops_ = 0;  // loops of windows, over groups, that are one with the next to all others
   int64_t forced_tiles_ = 1;
   int row_axis_ = -1;  // of the elements beside the innermost held ones, row_held_ in number

@@ -309,7 +309,46 @@ void repeat_elements(T* to, const T* from, int64_t count) {
     for (int t = 0; t < Times; t++) *to++ = from[i];
 }
 
-// Rows shorter than a vector, of one value each, which a row function would take longer for.
+// A row shorter than a vector, some times in a row: whole vectors are written, of which the next
+// ones overwrite what is no whole repeat.
+template <class T>
+class ShortRow {
+  static constexpr int L = kLanes<T>;
+  static constexpr bool kShuffles = kShufflesAtOnce && sizeof(T) >= 4;
+  using Lane = std::conditional_t<sizeof(T) == 8, double, float>;
+
+ public:
+  explicit ShortRow(int64_t elements) : elements_(elements), held_(elements) {
+    if constexpr (kShuffles) {
+      if (2 * elements > L) return;
+      held_ = L / elements * elements;
+      int from = 0;
+      for (int i = 0; i < L; i++, from++) {
+        if (from == elements) from = 0;
+        lanes_[i] = from;
+      }
+    }
+  }
+
+  DVM_INLINE void repeat(T* to, const T* row, int64_t times) const {
+    auto v = load_partial<Full<T>>(row, elements_);
+    if constexpr (kShuffles) {
+      if (held_ != elements_) v = bits_as<Full<T>>(shuffled(bits_as<Full<Lane>>(v), lanes_));
+    }
+    const int64_t all = elements_ * times;
+    int64_t i = 0;
+    for (; i + L <= all; i += held_) store(to + i, v);
+    for (; i < all; i += held_) store_partial(to + i, v, lesser(held_, all - i));
+  }
+
+ private:
+  const int64_t elements_;
+  int64_t held_;  // of a vector: whole repeats
+  IntegerVec<Full<Lane>> lanes_{};
+};
+
+// Rows shorter than a vector, of one value each or repeated, which a row function would take longer
+// for.
 template <class T>
 void broadcast_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
@@ -317,6 +356,14 @@ void broadcast_handler(Core& core, const uint64_t* words) {
   Tile<T> out = tile_at<T>(core, operand_words(words, 0));
   Tile<const T> in = tile_at<const T>(core, operand_words(words, 1));
   merge_loops(e, out, in);
+  const bool repeats =
+      in.inner == 1 && in.middle == 0 && out.inner == 1 && out.middle == e.inner && e.middle > 1;
+  if (repeats && e.inner < kLanes<T>) {
+    const ShortRow<T> row(e.inner);
+    for (int64_t o = 0; o < e.outer; o++)
+      row.repeat(out.at + o * out.outer, in.at + o * in.outer, e.middle);
+    return;
+  }
   if (e.inner >= kLanes<T> || in.inner != 0 || out.inner != 1)
     return unary_handler<Op<Family::v_broadcast>, T>(core, words);
   for (int64_t o = 0; o < e.outer; o++) {

@@ -203,15 +203,18 @@ void test_instruction(const Case& c) {
   }
 }
 
-// Rows shorter than a vector, of one value each: elements that are repeated a few times.
+// Rows shorter than a vector: of one value each, elements that are repeated a few times, or the
+// same one some times in a row.
 template <class T>
 void test_repeats(Machine& machine, Random& random, DType dtype) {
-  for (int i = 0; i < 100; i++) {
-    const Shape shape{random.integer(1, 3), random.integer(1, 70), random.integer(1, 9)};
+  for (int i = 0; i < 200; i++) {
+    const bool elements = i % 2 == 0;
+    const Shape shape{random.integer(1, 3), random.integer(1, elements ? 70 : 20),
+                      random.integer(1, elements ? 9 : 70)};
     const int64_t row = shape.inner + (random.chance(0.3) ? random.integer(1, 3) : 0);
-    const int64_t step = random.chance(0.6) ? 1 : random.integer(0, 5);
+    const int64_t step = !elements ? 0 : random.chance(0.6) ? 1 : random.integer(0, 5);
     Array<T> out(shape, {shape.middle * row + random.integer(0, 4), row, 1});
-    Array<T> in(shape, {shape.middle * step, step, 0});
+    Array<T> in(shape, {elements ? shape.middle * step : shape.inner, step, elements ? 0 : 1});
     out.fill_random(random);
     in.fill_random(random);
     const std::vector<T> before = out.copy();
