@@ -316,8 +316,8 @@ uint32_t reorder_mask(uint32_t mask, const int* order, int count) {
   return result;
 }
 
-// New axis i is old axis order[i]; old axes that are not named have extent 1, or are merged into
-// others, whose extents the caller sets.
+}  // namespace
+
 void reorder_axes(NormalPlan& plan, const int* order, int count) {
   for (NormalNode& node : plan.nodes) {
     node.axes = reorder_mask(node.axes, order, count);
@@ -338,6 +338,8 @@ void reorder_axes(NormalPlan& plan, const int* order, int count) {
   }
   plan.rank = count;
 }
+
+namespace {
 
 bool has_role(const NormalPlan& plan, int axis) {
   return axis == plan.m_axis || axis == plan.n_axis || axis == plan.k_axis ||

@@ -12,4 +12,8 @@ void drop_unused_axes(NormalPlan& plan);
 // normalise.h says.
 void order_axes(NormalPlan& plan);
 
+// New axis i is old axis order[i]; old axes that are not named have extent 1, or are merged into
+// others, whose extents the caller sets.
+void reorder_axes(NormalPlan& plan, const int* order, int count);
+
 }  // namespace dvm

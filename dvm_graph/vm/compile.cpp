@@ -6,6 +6,7 @@
 #include "vm/packed_product.h"
 #include "vm/product.h"
 #include "vm/product_kernel.h"
+#include "vm/short_rows.h"
 #include "vm/split_product.h"
 #include "vm/split_reduction.h"
 #include "vm/stage_writer.h"
@@ -61,6 +62,7 @@ class Compilation {
 
   CompileStatus vector_kernel(bool has_fallback) {
     stages_.choose_registers(scratch_.plan);
+    turn_short_rows(scratch_.plan, target_);
     const NormalPlan& plan = scratch_.plan;
     const LiveBytes live = peak_live_bytes(plan, target_);
     if (has_fallback && prefers_fallback(live)) return CompileStatus::costs_more;
