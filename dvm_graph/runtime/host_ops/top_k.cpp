@@ -1,8 +1,9 @@
 // TopK: arguments (axis, largest, sorted); operands x, k. Of equal elements the first counts more;
 // NaN is the largest. Not sorted, elements are as the heap below leaves them, or the selection.
 //
-// Few of many: a heap of the k best so far, the worst on top. Blocks of elements none of which
-// beats it are passed over by vector comparisons.
+// Few of many: the k best so far, a handful of them in their order, more as a heap with the worst
+// on top. Blocks of elements none of which beats it are passed over by vector comparisons, but for
+// the first ones, where many do.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,7 +18,9 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kBlock = 64;  // elements, compared at once
-constexpr int64_t kTile = 16;   // columns that are read together: a line of memory
+constexpr int64_t kNear = 128;  // elements that are compared one by one
+constexpr int64_t kHandful = 16;
+constexpr int64_t kTile = 16;  // columns that are read together: a line of memory
 constexpr int64_t kLine = 64;
 
 // From here on, of log(k) / log(n), selecting among all elements is faster than a heap.
@@ -92,6 +95,31 @@ int64_t next_above(const Column<Keys>& column, int64_t at, typename Keys::Key bo
   return at;
 }
 
+// Calls take(at) for elements from `at` on as long as they beat bound(), which grows.
+template <class Keys, class Bound, class Take>
+void each_above(const Column<Keys>& column, int64_t at, Bound bound, Take take) {
+  for (const int64_t near = std::min(column.count, kNear); at < near; at++)
+    if (column.key(at) > bound()) take(at);
+  for (at = next_above(column, at, bound()); at < column.count;
+       at = next_above(column, at + 1, bound()))
+    take(at);
+}
+
+// The same as keep_best, in order, for a handful.
+template <class Keys, class Key>
+void insert_best(const Column<Keys>& column, std::span<Candidate<Key>> best) {
+  // Behind those that are as good; `end`: the place of the worst one, which it takes.
+  const auto insert = [&](size_t end, int64_t at) {
+    const Key key = column.key(at);
+    for (; end > 0 && best[end - 1].key < key; end--) best[end] = best[end - 1];
+    best[end] = {key, at};
+  };
+  for (size_t at = 0; at < best.size(); at++) insert(at, static_cast<int64_t>(at));
+  each_above(
+      column, static_cast<int64_t>(best.size()), [&] { return best.back().key; },
+      [&](int64_t at) { insert(best.size() - 1, at); });
+}
+
 template <class Keys, class Key>
 void keep_best(const Column<Keys>& column, std::span<Candidate<Key>> heap) {
   const auto k = static_cast<int64_t>(heap.size());
@@ -100,11 +128,12 @@ void keep_best(const Column<Keys>& column, std::span<Candidate<Key>> heap) {
     heap[place] = {column.key(at), at};
     sink(heap, place);
   }
-  for (int64_t at = next_above(column, k, heap[0].key); at < column.count;
-       at = next_above(column, at + 1, heap[0].key)) {
-    heap[0] = {column.key(at), at};
-    sink(heap, 0);
-  }
+  each_above(
+      column, k, [&] { return heap[0].key; },
+      [&](int64_t at) {
+        heap[0] = {column.key(at), at};
+        sink(heap, 0);
+      });
 }
 
 // The first of the best.
@@ -140,6 +169,8 @@ class Selection {
     const auto better = [](const auto& a, const auto& b) { return a.beats(b); };
     if (k_ == 1) {
       room[0] = best_of(column);
+    } else if (sorted_ && k_ <= kHandful) {
+      return insert_best(column, std::span(room, static_cast<size_t>(k_)));
     } else if (few_) {
       keep_best(column, std::span(room, static_cast<size_t>(k_)));
     } else {
