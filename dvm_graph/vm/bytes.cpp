@@ -5,9 +5,10 @@
 namespace dvm {
 namespace {
 
-// What the result of a node may be taken for, as bits: the bytes of unsigned numbers, of signed
-// ones, or of both.
-constexpr uint8_t kUnsigned = 1, kSigned = 2;
+// What the low byte of a node's result may be taken for, as bits: the number that the result is, if
+// it is unsigned, or signed, or either way; or just that byte of it.
+constexpr uint8_t kUnsigned = 1, kSigned = 2, kLow = 8;
+constexpr uint8_t kNumber = kUnsigned | kSigned;
 // Besides: a condition that is made of bytes.
 constexpr uint8_t kCondition = 4;
 
@@ -18,16 +19,33 @@ bool compares(PlanOp op) { return orders(op) || op == PlanOp::eq_ || op == PlanO
 bool takes_bits(PlanOp op) {
   return op == PlanOp::bitwise_and_ || op == PlanOp::bitwise_or_ || op == PlanOp::bitwise_xor_;
 }
+// The low byte of the result depends on those of the operands alone.
+bool wraps(PlanOp op) {
+  return op == PlanOp::add_ || op == PlanOp::sub_ || op == PlanOp::mul_ || op == PlanOp::neg_ ||
+         op == PlanOp::bitwise_not_;
+}
+bool bounds(PlanOp op) {
+  return op == PlanOp::min_ || op == PlanOp::max_ || op == PlanOp::reduce_min_ ||
+         op == PlanOp::reduce_max_;
+}
+bool reads_sign(PlanOp op) {
+  return orders(op) || bounds(op) || op == PlanOp::abs_ || op == PlanOp::sign_;
+}
 
 class ByteKeeper {
  public:
-  ByteKeeper(NormalPlan& plan, BytesScratch& scratch) : plan_(plan), kinds_(scratch.kinds) {}
+  ByteKeeper(NormalPlan& plan, const Target& target, BytesScratch& scratch)
+      : plan_(plan),
+        computes_(target.computes_bytes),
+        kinds_(scratch.kinds),
+        stand_in_(scratch.stand_in) {}
 
   void run() {
     if (!moves_any()) return;
     begin();
     while (!settled()) {
     }
+    stand_in_.assign(plan_.nodes.size(), -1);
     for (size_t i = 0; i < plan_.nodes.size(); ++i) rewrite(i);
   }
 
@@ -48,7 +66,9 @@ class ByteKeeper {
                                [this](const NormalNode& node) { return moves_bytes(node); });
   }
 
-  static uint8_t kinds_of(DType storage) { return storage == DType::u8 ? kUnsigned : kSigned; }
+  static uint8_t kinds_of(DType storage) {
+    return (storage == DType::u8 ? kUnsigned : kSigned) | kLow;
+  }
 
   void begin() {
     kinds_.assign(plan_.nodes.size(), 0);
@@ -64,16 +84,33 @@ class ByteKeeper {
     if (node.op == PlanOp::lookup_)
       return kinds_[node.inputs[0]] != 0 ? kinds_of(table_of(node).storage) : 0;
     if (node.op == PlanOp::cast_) return kinds_of_cast(node);
-    if (!compares(node.op)) return 0;
-    const uint8_t kinds = orders(node.op) ? common(node, 0) & kUnsigned : common(node, 0);
-    return kinds != 0 ? kCondition : 0;
+    if (compares(node.op)) return kinds_of_comparison(node);
+    return computes_ && node.dtype == DType::i32 ? kinds_of_computed(node) : 0;
+  }
+
+  uint8_t kinds_of_comparison(const NormalNode& node) const {
+    const uint8_t numbers = common(node, 0) & kNumber;
+    const bool compares_so = !orders(node.op) || computes_ || (numbers & kUnsigned) != 0;
+    return numbers != 0 && compares_so ? kCondition : 0;
+  }
+
+  uint8_t kinds_of_computed(const NormalNode& node) const {
+    const uint8_t kinds = common(node, 0);
+    if (node.op == PlanOp::narrow_)
+      return kinds != 0 && is_byte(node.narrow_to) ? kinds_of(node.narrow_to) : 0;
+    if (wraps(node.op)) return kinds & kLow;
+    if ((kinds & kNumber) == 0) return 0;
+    if (bounds(node.op)) return kinds;
+    if (node.op == PlanOp::abs_) return (kinds & kSigned) != 0 ? kUnsigned | kLow : 0;
+    if (node.op == PlanOp::sign_) return (kinds & kUnsigned) != 0 ? kNumber | kLow : kinds;
+    return 0;
   }
 
   uint8_t kinds_of_cast(const NormalNode& node) const {
     const DType from = plan_.nodes[node.inputs[0]].dtype;
-    if (node.dtype == DType::i32 && from == DType::b8) return kUnsigned | kSigned;  // 0 or 1
+    if (node.dtype == DType::i32 && from == DType::b8) return kNumber | kLow;  // 0 or 1
     if (node.dtype == DType::b8 && from == DType::i32)
-      return kinds_[node.inputs[0]] != 0 ? kCondition : 0;
+      return (kinds_[node.inputs[0]] & kNumber) != 0 ? kCondition : 0;
     return 0;
   }
 
@@ -81,12 +118,12 @@ class ByteKeeper {
     const auto number = static_cast<int32_t>(fill.immediate);
     const bool is_unsigned = number >= 0 && number < 256,
                is_signed = number >= -128 && number < 128;
-    return static_cast<uint8_t>((is_unsigned ? kUnsigned : 0) | (is_signed ? kSigned : 0));
+    return static_cast<uint8_t>((is_unsigned ? kUnsigned : 0) | (is_signed ? kSigned : 0) | kLow);
   }
 
   // What all operands from `first` on may be taken for.
   uint8_t common(const NormalNode& node, int first) const {
-    uint8_t kinds = kUnsigned | kSigned;
+    uint8_t kinds = kNumber | kLow;
     for (int k = first; k < info_of(node.op).arity; ++k) kinds &= kinds_[node.inputs[k]];
     return kinds;
   }
@@ -120,19 +157,37 @@ class ByteKeeper {
 
   void rewrite(size_t i) {
     NormalNode& node = plan_.nodes[i];
+    const bool is_signed = reads_sign(node.op) && takes_signed(node);
+    for (int32_t& input : node.inputs) {
+      if (input >= 0 && stand_in_[input] >= 0) input = stand_in_[input];
+    }
     if (!(node.op == PlanOp::store_ ? takes_bytes(i) : kinds_[i] != 0)) return;
     if (is_read(node) || node.op == PlanOp::store_) access_of(node).storage = DType::b8;
     if (node.op == PlanOp::lookup_) table_of(node).storage = DType::b8;
     if (node.op == PlanOp::fill_) node.immediate &= 0xff;
+    if (is_signed) node.narrow_to = DType::i8;
+    if (node.op == PlanOp::narrow_) {
+      stand_in_[i] = node.inputs[0];
+      node = {.op = PlanOp::fill_};  // of no readers
+    }
     node.dtype = DType::b8;
   }
 
+  bool takes_signed(const NormalNode& node) const {
+    const uint8_t kinds = common(node, 0);
+    return node.op == PlanOp::abs_ || (kinds & kUnsigned) == 0;
+  }
+
   NormalPlan& plan_;
+  const bool computes_;
   std::vector<uint8_t>& kinds_;
+  std::vector<int32_t>& stand_in_;
 };
 
 }  // namespace
 
-void keep_bytes(NormalPlan& plan, BytesScratch& scratch) { ByteKeeper(plan, scratch).run(); }
+void keep_bytes(NormalPlan& plan, const Target& target, BytesScratch& scratch) {
+  ByteKeeper(plan, target, scratch).run();
+}
 
 }  // namespace dvm

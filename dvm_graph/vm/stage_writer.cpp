@@ -8,7 +8,7 @@ namespace dvm {
 
 void StageWriter::choose_registers(NormalPlan& plan) {
   compute_halves(plan, target_, scratch_.halves);
-  keep_bytes(plan, scratch_.bytes);
+  keep_bytes(plan, target_, scratch_.bytes);
 }
 
 bool StageWriter::vector_stage(NormalPlan& plan) {

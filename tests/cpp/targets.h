@@ -52,7 +52,7 @@ inline Target plain_target() {
   target.matmul_mr = 14;
   target.dot_rows = 4;
   target.queues = target.places = 1;
-  target.unified_memory = target.joins = target.fetches = true;
+  target.unified_memory = target.computes_bytes = target.joins = target.fetches = true;
   target.costs = plain_costs();
   return target;
 }

@@ -398,7 +398,7 @@ struct Conversion {
     if constexpr (Form_ == Form::test)
       return &test_handler<Test<F>, T>;
     else if constexpr (Form_ == Form::compare)
-      return &compare_handler<Compare<F>, T>;
+      return &compare_handler<Compare<F>, ElementType<D>>;
     else if constexpr (Form_ == Form::select)
       return &select_handler<T>;
     else if constexpr (Form_ == Form::narrow)

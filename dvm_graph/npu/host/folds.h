@@ -15,12 +15,14 @@ constexpr T kLowest = std::is_same_v<T, float>     ? static_cast<T>(-__builtin_i
                       : std::is_same_v<T, double>  ? static_cast<T>(-__builtin_inf())
                       : std::is_same_v<T, int32_t> ? static_cast<T>(INT32_MIN)
                       : std::is_same_v<T, int64_t> ? static_cast<T>(INT64_MIN)
+                      : std::is_same_v<T, int8_t>  ? static_cast<T>(INT8_MIN)
                                                    : static_cast<T>(0);
 template <class T>
 constexpr T kHighest = std::is_same_v<T, float>     ? static_cast<T>(__builtin_inff())
                        : std::is_same_v<T, double>  ? static_cast<T>(__builtin_inf())
                        : std::is_same_v<T, int32_t> ? static_cast<T>(INT32_MAX)
                        : std::is_same_v<T, int64_t> ? static_cast<T>(INT64_MAX)
+                       : std::is_same_v<T, int8_t>  ? static_cast<T>(INT8_MAX)
                                                     : static_cast<T>(UINT8_MAX);
 
 // Unsigned lanes for integers, whose sums and products wrap.

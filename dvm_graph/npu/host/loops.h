@@ -37,6 +37,10 @@ template <>
 struct ElementOf<DType::b8> {
   using type = uint8_t;
 };
+template <>
+struct ElementOf<DType::i8> {  // bytes that an instruction takes for signed
+  using type = int8_t;
+};
 template <DType D>
 using ElementType = typename ElementOf<D>::type;
 

@@ -53,7 +53,7 @@ Target host_target(int cores, const LevelInfo& level, const Machine& machine) {
   target.splitting = splitting_of(level, machine.costs);
   target.dot_rows = kDotRows;
   target.queues = target.places = 1;
-  target.unified_memory = target.joins = target.fetches = true;
+  target.unified_memory = target.computes_bytes = target.joins = target.fetches = true;
   target.costs = machine.costs;
   target.costs.late_core = late_of(cores, machine.costs.late_core);
   return target;

@@ -27,10 +27,6 @@ struct StorageOf<DType::bf16> {
   using type = BFloat;
 };
 template <>
-struct StorageOf<DType::i8> {
-  using type = int8_t;
-};
-template <>
 struct StorageOf<DType::u8> {
   using type = uint8_t;
 };

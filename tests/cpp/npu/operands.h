@@ -46,7 +46,7 @@ inline Strides random_input_strides(Random& random, const Shape& shape) {
 template <class T>
 T random_value(Random& random) {
   if constexpr (std::is_same_v<T, uint8_t>) {
-    return random.chance(0.5);
+    return random.chance(0.5) ? random.chance(0.5) : static_cast<T>(random.bits());
   } else if constexpr (std::is_floating_point_v<T>) {
     using Limits = std::numeric_limits<T>;
     constexpr T kSpecial[] = {0,
@@ -132,6 +132,7 @@ void with_register_type(DType dtype, Body body) {
     case DType::f64: return body(double{});
     case DType::i32: return body(int32_t{});
     case DType::i64: return body(int64_t{});
+    case DType::i8: return body(int8_t{});
     default: return body(uint8_t{});
   }
 }

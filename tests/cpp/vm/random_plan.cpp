@@ -430,6 +430,7 @@ Target random_target(Random& random) {
   target.vector_tile_bytes = target.local_bytes >> below(random, 3);
   target.vector_bytes = 64;
   target.unified_memory = chance(random, 60);
+  target.computes_bytes = chance(random, 50);
   if (!target.unified_memory) run_pipes(target, 8);
   target.matmul_nr = reference::kColumnsPerPanel;
   target.matmul_mr = 3;
