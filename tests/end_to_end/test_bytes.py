@@ -102,8 +102,10 @@ CHAINS: dict[str, tuple[str, str, Operation]] = {
         "bool",
         "a = Cast<to = 3>(x) b = Cast<to = 2>(a) c = Cast<to = 3>(z) d = Less(a, c) "
         "e = CastLike(d, b) f = Greater(b, e) y = And(d, f)",
-        lambda x, z: (x.view(np.int8) < z.view(np.int8))
-        & (x.view(np.uint8) > (x.view(np.int8) < z.view(np.int8))),
+        lambda x, z: (
+            (x.view(np.int8) < z.view(np.int8))
+            & (x.view(np.uint8) > (x.view(np.int8) < z.view(np.int8)))
+        ),
     ),
     "chosen_from_sums": (
         "T",
