@@ -32,12 +32,12 @@ _REDUCTIONS = {
 def _scatter(
     t: Translation, x: Value, axis: int, index: Value, source: Any, reduce: str = ""
 ) -> Value:
-    return _written(t, x, axis, index, source, _REDUCTIONS[reduce] if reduce else "none")
+    return written(t, x, axis, index, source, _REDUCTIONS[reduce] if reduce else "none")
 
 
 @entry(aten.scatter_add.default)
 def _scatter_add(t: Translation, x: Value, axis: int, index: Value, source: Value) -> Value:
-    return _written(t, x, axis, index, source, "add")
+    return written(t, x, axis, index, source, "add")
 
 
 @entry(aten.scatter_reduce.two)
@@ -52,16 +52,16 @@ def _scatter_reduce(
     include_self: bool = True,
 ) -> Value:
     if not include_self:
-        x = _written(t, x, axis, index, _neutral(reduce, x.dtype), "none")
+        x = written(t, x, axis, index, _neutral(reduce, x.dtype), "none")
     if reduce in ("amax", "amin") and x.dtype.is_float:
         return _extremum(t, x, axis, index, source, reduce)
     if reduce != "mean":
-        return _written(t, x, axis, index, source, _REDUCTIONS[reduce])
+        return written(t, x, axis, index, source, _REDUCTIONS[reduce])
     if not x.dtype.is_float:
         raise UnsupportedError("means of whole numbers")
-    total = _written(t, x, axis, index, source, "add")
+    total = written(t, x, axis, index, source, "add")
     counted = t.builder.broadcast_to(t.builder.scalar(int(include_self), x.dtype), shape_of(x))
-    counted = _written(t, counted, axis, index, 1, "add")
+    counted = written(t, counted, axis, index, 1, "add")
     return t.builder.div(total, t.builder.max(counted, t.builder.scalar(1, x.dtype)))
 
 
@@ -71,9 +71,9 @@ def _extremum(
     """NaN wherever a NaN is reduced, as in torch; in ONNX it depends on the order."""
     b = t.builder
     nan, none = b.scalar(math.nan, x.dtype), b.scalar(0, x.dtype)
-    result = _written(t, x, axis, index, source, _REDUCTIONS[reduce])
+    result = written(t, x, axis, index, source, _REDUCTIONS[reduce])
     marks, added = (b.select(b.isnan(value), nan, none) for value in (x, source))
-    marks = _written(t, marks, axis, index, added, "add")
+    marks = written(t, marks, axis, index, added, "add")
     return b.select(b.isnan(marks), nan, result)
 
 
@@ -89,10 +89,10 @@ def _neutral(reduce: str, dtype: DType) -> float:
     return int(reduce == "prod")
 
 
-def _written(
+def written(
     t: Translation, x: Value, axis: int, index: Value, source: Any, reduction: str
 ) -> Value:
-    """Numbers, or the first elements of a tensor that may be larger than the index is."""
+    """By index along an axis: numbers, or the first elements of a tensor that may be larger than the index is."""
     if not x.rank or not index.rank:
         raise UnsupportedError("places in a number")
     shape = shape_of(index)

@@ -23,7 +23,7 @@ from dvm_graph.decompose.registry import find
 from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
-from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, add, parse_dim, symbols_of
+from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, add, parse_dim, sub, symbols_of
 from dvm_graph.symbolic.dims import floordiv, maximum, minimum, mod, mul
 from dvm_graph.torch_backend.sizes import Between, ranges_of, symbolic
 from dvm_graph.torch_backend.stream_builder import StreamBuilder
@@ -203,7 +203,8 @@ def is_supported(node: Node) -> bool:
     except UNSUPPORTED:
         return False
     taken = [user.args[1] for user in node.users if user.target is operator.getitem]
-    return all(index < len(translation.values[node]) for index in taken)
+    results = translation.values[node]
+    return all(index < len(results) and results[index] is not None for index in taken)
 
 
 def is_operator(node: Node) -> bool:
@@ -249,12 +250,19 @@ def _dim(size: Any, symbols: Symbols) -> Dim:
     return size if isinstance(size, int) else _dim_of(size.node.expr, symbols)
 
 
+def _divided(a: Dim, b: Dim) -> Dim:
+    """By a size, rounded down. torch rounds up as (n + size - 1) // size: of a multiple of the size, just below the next one."""
+    if not isinstance(a, int) and mod(add(a, 1), b) == 0:
+        return sub(floordiv(add(a, 1), b), 1)
+    return floordiv(a, b)
+
+
 _FOLDED: dict[str, Callable[[Dim, Dim], Dim]] = {
     "Add": add,
     "Mul": mul,
     "Max": maximum,
     "Min": minimum,
-    "FloorDiv": floordiv,
+    "FloorDiv": _divided,
     "CleanDiv": floordiv,
     "Mod": mod,
     "PythonMod": mod,

@@ -123,21 +123,38 @@ def _slice_scatter(
     end: Dim = None,
     step: int = 1,
 ) -> Value:
-    """What lies before and behind the part is left."""
+    """What lies before and behind the part is left, and what lies between its elements."""
     del end  # the source's shape says it
-    if step != 1:
-        raise UnsupportedError("between what is written some is left")
+    b, source = t.builder, t.value(source, x.dtype)
     axis %= x.rank
     extent, size = _shape(x)[axis], _shape(source)[axis]
     start = _begin(t, extent, 0 if start is None else start)
     behind = add(start, size)
     rest = sub(extent, behind)
     inside = t.tells(lambda size, end: size >= end, extent, behind)
-    if not inside and t.builder.facts.bounds(rest)[0] < 0:
-        raise UnsupportedError("the part may be longer than what it is of")
-    before = [] if start == 0 else [_part(t, x, axis, 0, start)]
-    after = [] if rest == 0 else [_part(t, x, axis, behind, rest)]
-    return t.builder.concat([*before, t.value(source, x.dtype), *after], axis)
+    if step == 1 and (inside or b.facts.bounds(rest)[0] >= 0):
+        before = [] if start == 0 else [_part(t, x, axis, 0, start)]
+        after = [] if rest == 0 else [_part(t, x, axis, behind, rest)]
+        return b.concat([*before, source, *after], axis)
+    along = tuple(extent if at == axis else 1 for at in range(x.rank))
+    place = b.iota(along, axis, neg(start))
+    number = b.div(place, b.scalar(step, DType.INT64))
+    between = b.ne(b.mul(number, b.scalar(step, DType.INT64)), place)
+    return _replaced(t, x, source, axis, number, between)
+
+
+def _replaced(
+    t: Translation, x: Value, source: Value, axis: int, number: Value, left: Value
+) -> Value:
+    """By elements of the source, whose numbers along an axis there are for all places; those outside of it, and what is `left`, stay."""
+    b, size = t.builder, _shape(source)[axis]
+    nothing, count = b.scalar(0, DType.INT64), b.dims((size,), ())
+    for outside in (b.lt(number, nothing), b.ge(number, count)):
+        left = b.bitwise_or(left, outside)
+    if b.facts.bounds(size)[0] < 1:  # that there is something to read
+        source = b.concat([source, _part(t, source, axis, 0, 0), ], axis)
+    number = b.reshape(b.select(left, nothing, number), (_shape(x)[axis],))
+    return b.select(left, x, b.gather(source, number, axis))
 
 
 @entry(aten.unfold.default, view=True)

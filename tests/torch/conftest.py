@@ -24,3 +24,19 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
     monkeypatch.setattr(backend, "compile_piece", noted)
     torch._dynamo.reset()
     return made
+
+
+@pytest.fixture
+def stay(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Operators of torch that no piece takes."""
+    found: set[str] = set()
+    is_supported = backend.is_supported
+
+    def watched(node: torch.fx.Node) -> bool:
+        supported = is_supported(node)
+        if not supported and isinstance(node.target, torch._ops.OpOverload):
+            found.add(str(node.target))
+        return supported
+
+    monkeypatch.setattr(backend, "is_supported", watched)
+    return found

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from dvm_graph.errors import RescueWarning
-from dvm_graph.torch_backend import backend, dvm
+from dvm_graph.torch_backend import dvm
 from dvm_graph.torch_backend.piece import Piece
 
 aten = torch.ops.aten
@@ -74,21 +74,6 @@ NARROW = {
     "rows at numbers": {"aten.index_put.default"},
 }
 """What torch computes itself, of half floats: sums by index, and what depends on which of equal elements is taken."""
-
-
-@pytest.fixture
-def stay(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    found: set[str] = set()
-    is_supported = backend.is_supported
-
-    def watched(node: torch.fx.Node) -> bool:
-        supported = is_supported(node)
-        if not supported and isinstance(node.target, torch._ops.OpOverload):
-            found.add(str(node.target))
-        return supported
-
-    monkeypatch.setattr(backend, "is_supported", watched)
-    return found
 
 
 def distinct(rows: int, most: int) -> torch.Tensor:
