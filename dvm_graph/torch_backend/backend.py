@@ -39,6 +39,7 @@ _KEPT = "dvm_kept"
 """Among what a node of torch's graph knows: its name, as that of an argument of the backward pass."""
 _SAME = (aten.alias.default, aten.detach.default)
 """Views of a whole tensor as it is."""
+_COPIES = (aten.clone.default, aten.lift_fresh_copy.default)
 
 
 def dvm(
@@ -273,7 +274,7 @@ def _is_filled(node: Node) -> bool:
 
 def _computes(node: Node) -> bool:
     """Whether a piece of such nodes is worth a call."""
-    return is_operator(node) and node.target is not aten.clone.default
+    return is_operator(node) and node.target not in _COPIES
 
 
 def _leave_views_of_results(partition: Partition) -> None:

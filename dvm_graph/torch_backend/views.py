@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import Value
-from dvm_graph.symbolic import Dim, add, sub
+from dvm_graph.ir import DType, Value
+from dvm_graph.symbolic import Dim, add, neg, sub
 from dvm_graph.symbolic.dims import mul
 from dvm_graph.torch_backend.translation import Translation, axis_of, entry
 
@@ -25,7 +25,7 @@ def _reshape(t: Translation, x: Value, *_: Any) -> Value:
     return t.builder.reshape(x, t.shape)
 
 
-@entry(aten.clone.default)
+@entry(aten.clone.default, aten.lift_fresh_copy.default)
 @entry(aten.alias.default, aten.detach.default, view=True)
 def _same(_t: Translation, x: Value, **_: Any) -> Value:
     return x
@@ -143,18 +143,36 @@ def _slice_scatter(
     return _replaced(t, x, source, axis, number, between)
 
 
+@entry(aten.diagonal_scatter.default)
+def _diagonal_scatter(
+    t: Translation, x: Value, source: Value, offset: int = 0, first: int = 0, second: int = 1
+) -> Value:
+    """Each row's element, a column of which the source is, where the row and the column are as far apart as the offset."""
+    b, first, second = t.builder, first % x.rank, second % x.rank
+    order = [axis for axis in range(x.rank) if axis not in (first, second)] + [first, second]
+    y, source = b.transpose(x, order), t.value(source, x.dtype)
+    rows, columns = _shape(y)[-2:]
+    source = b.reshape(source, (*_shape(source), 1))
+    row, column = b.iota((rows, 1), 0, min(offset, 0)), b.iota((columns,), 0, min(-offset, 0))
+    y = _replaced(t, y, source, x.rank - 2, row, b.ne(row, column))
+    return b.transpose(y, sorted(range(x.rank), key=order.__getitem__))
+
+
 def _replaced(
     t: Translation, x: Value, source: Value, axis: int, number: Value, left: Value
 ) -> Value:
-    """By elements of the source, whose numbers along an axis there are for all places; those outside of it, and what is `left`, stay."""
-    b, size = t.builder, _shape(source)[axis]
-    nothing, count = b.scalar(0, DType.INT64), b.dims((size,), ())
-    for outside in (b.lt(number, nothing), b.ge(number, count)):
-        left = b.bitwise_or(left, outside)
-    if b.facts.bounds(size)[0] < 1:  # that there is something to read
-        source = b.concat([source, _part(t, source, axis, 0, 0), ], axis)
-    number = b.reshape(b.select(left, nothing, number), (_shape(x)[axis],))
-    return b.select(left, x, b.gather(source, number, axis))
+    """By elements of the source, the numbers of which along an axis there are for each of its places. What is `left` stays, and
+    what has a number that there is not.
+    """
+    b, shape = t.builder, _shape(source)
+    nothing = b.scalar(0, DType.INT64)
+    outside = b.bitwise_or(b.lt(number, nothing), b.ge(number, b.dims((shape[axis],), ())))
+    if b.facts.bounds(shape[axis])[0] < 1:  # there has to be something to read
+        filler = b.broadcast_to(b.scalar(0, x.dtype), (*shape[:axis], 1, *shape[axis + 1 :]))
+        source = b.concat([source, filler], axis)
+    places = b.reshape(b.select(outside, nothing, number), (_shape(x)[axis],))
+    found = b.gather(source, places, axis)
+    return b.select(b.bitwise_or(left, outside), x, found)
 
 
 @entry(aten.unfold.default, view=True)

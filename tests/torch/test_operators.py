@@ -129,6 +129,18 @@ OPERATORS: dict[str, Function] = {
     "parts that are replaced": lambda x, y, i: (
         x.slice_scatter(y[:2], 0, 1, 3) + x.slice_scatter(y[:, :1], 1, -1)
     ),
+    "parts with steps that are replaced": lambda x, y, i: (
+        x.slice_scatter(y[:, 1::2], 1, 1, None, 2)
+        + y.slice_scatter(x[::3], 0, 0, None, 3)
+        + x.slice_scatter(y[:, :2], 1, -5, -1, 2)
+        + x.slice_scatter(y[:, x.shape[1] :], 1, x.shape[1], None, 2)
+    ),
+    "diagonals that are replaced": lambda x, y, i: (
+        x.diagonal_scatter(y.diagonal())
+        + x.diagonal_scatter(y.diagonal(-1), -1)
+        + x.diagonal_scatter(y.diagonal(2), 2)
+        + torch.stack([x, y]).diagonal_scatter(torch.stack([x, y], 1)[:, :1, 0], 1, 2, 0).sum(0)
+    ),
     "indices of part of the rows": lambda x, y, i: x.gather(1, i[:2, None]) + F.nll_loss(x, i),
     "points": lambda x, y, i: (
         x[i, i + 1]
@@ -175,7 +187,6 @@ STAY = {
     "convolution": {"aten.convolution.default"},
     "transposed convolution": {"aten.convolution.default"},
     "attention": {"aten.mul.Scalar"},  # by a float that is computed from sizes
-    "parts that are replaced": {"aten.slice_scatter.default"},  # of one of the two
 }
 """What torch computes itself, of all that these functions call."""
 
