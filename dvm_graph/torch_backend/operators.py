@@ -1,6 +1,7 @@
 """All operators of torch that are translated: the table, when the families have filled it."""
 
 from dvm_graph.torch_backend import (  # noqa: F401 - enter their operators into the table
+    adaptive_pools,
     bags,
     elementwise,
     pools,

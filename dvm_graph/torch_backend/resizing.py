@@ -15,6 +15,7 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp.decompositions import upsample_compute_output_size
 
+from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.windows import channels_first, channels_last, comes_channels_last
 from dvm_graph.errors import UnsupportedError
@@ -158,6 +159,33 @@ def _nearest(t: Translation, x: Value, _sizes: Sequence[Dim], *given: float | No
         places = _places(t, shape_of(x)[2 + at], t.shape[2 + at], scales[at])
         y = t.decomposer.gather(y, places, first + at)
     return y if in_place else channels_first(t.decomposer, y, x.rank)
+
+
+@entry(*(getattr(aten, f"{each.__name__}_backward").default for each in (*_NEAREST, *_EXACT)))
+def _nearest_backward(
+    t: Translation, gradient: Value, _sizes: Any, _extents: Any, *given: float | None
+) -> Value:
+    """Sums of what was read several times."""
+    b, spatial = t.decomposer, t.shape[2:]
+    scales = [*given, None, None, None][: len(spatial)]
+    apart = list(shape_of(gradient)[:2])
+    for extent, size, scale in zip(spatial, shape_of(gradient)[2:], scales, strict=True):
+        apart += [extent, _repeats(t, extent, size, scale)]
+    wide = b.reshape(widened(b, gradient), apart)
+    total = b.reduce_sum(wide, range(3, len(apart), 2))
+    return b.cast(b.reshape(total, t.shape), t.dtype)
+
+
+def _repeats(t: Translation, extent: Dim, size: Dim, scale: float | None) -> int:
+    """How often each element was read.
+
+    Raises:
+        UnsupportedError: not all as often, for all that is known.
+    """
+    for repeats in (1, 2, 4, 8, 16):
+        if scale in (None, repeats) and t.builder.facts.same(mul(extent, repeats), size):
+            return repeats
+    raise UnsupportedError("some elements may be read more often than others")
 
 
 def _is_power_of_two(scale: float | None) -> bool:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from dvm_graph.torch_backend import backend, dvm, eager
 from dvm_graph.torch_backend.piece import Piece
+from tests.torch.closeness import close
 
 SIZES = ((2, 3, 6, 5, 4), (3, 4, 8, 7, 9))
 """Images of up to three axes, from the front."""
@@ -127,6 +128,51 @@ def test_what_stays_in_torch(
     torch.testing.assert_close(compiled(x), function(x + 1) * 2, rtol=1e-5, atol=1e-5)
     assert len(pieces) == 1 + stays
     assert len(left) == stays
+
+
+REPEATED: dict[str, Callable[..., torch.Tensor]] = {
+    "twice": lambda x, **mode: F.interpolate(x, scale_factor=2, **mode),
+    "four times by sizes": lambda x, **mode: F.interpolate(
+        x, size=[4 * extent for extent in x.shape[2:]], **mode
+    ),
+}
+
+
+@pytest.mark.parametrize("rank", [3, 4, 5])
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("name", REPEATED)
+def test_gradients_of_repeated_elements(
+    name: str, mode: str, rank: int, pieces: list[Piece], stay: set[str]
+) -> None:
+    def resize(x: torch.Tensor) -> torch.Tensor:
+        return REPEATED[name](x * 2, mode=mode) * 3
+
+    compiled = torch.compile(resize, backend=dvm, dynamic=True)
+    for extents in ((5, 4, 3), (6, 3, 7)):
+        x = torch.randn(2, 3, *extents[: rank - 2]).requires_grad_()
+        mine, theirs = compiled(x), resize(x)
+        given = torch.randn_like(theirs)
+        gradients = (torch.autograd.grad(each, x, given)[0] for each in (mine, theirs))
+        close(*gradients)
+    assert pieces
+    assert not stay
+
+
+def test_gradients_of_elements_that_are_read_unlike_often(
+    pieces: list[Piece], stay: set[str]
+) -> None:
+    def resize(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x * 2, size=like.shape[2:]) * like
+
+    compiled = torch.compile(resize, backend=dvm, dynamic=True)
+    for extent in (9, 11):
+        x, like = torch.randn(2, 3, 4, 5).requires_grad_(), torch.randn(2, 3, extent, 10)
+        gradients = (
+            torch.autograd.grad(each.sum(), x)[0] for each in (compiled(x, like), resize(x, like))
+        )
+        close(*gradients)
+    assert pieces
+    assert stay == {"aten.upsample_nearest2d_backward.default"}
 
 
 def test_torch_traces_as_before_elsewhere() -> None:
