@@ -285,6 +285,53 @@ def _encoder_layer(
     return x if norm_first else norm(x, scale2, shift2)
 
 
+def _trilinear(
+    first: Tensor,
+    second: Tensor,
+    third: Tensor,
+    expanded: Sequence[int],
+    second_expanded: Sequence[int],
+    third_expanded: Sequence[int],
+    summed: Sequence[int],
+    _unrolled: int = 1,
+) -> Tensor:
+    """Products of three tensors, each of which lacks some of their axes, summed over others."""
+    lacking = (expanded, second_expanded, third_expanded)
+    axes = range(first.dim() + len(expanded))
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    operands = ["".join(letters[axis] for axis in axes if axis not in each) for each in lacking]
+    result = "".join(letters[axis] for axis in axes if axis not in summed)
+    return torch.einsum(f"{','.join(operands)}->{result}", first, second, third)
+
+
+def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+def _cdist(x: Tensor, y: Tensor, p: float, _mode: int | None = None) -> Tensor:
+    """Distances of rows, from their differences: by products, as torch takes those of many rows, near ones are lost."""
+    apart = x[..., :, None, :] - y[..., None, :, :]
+    if p == 2:
+        return (apart * apart).sum(-1).sqrt()
+    if p == 1:
+        return apart.abs().sum(-1)
+    unchanged: Tensor = NotImplemented
+    return unchanged
+
+
+def _cdist_backward(gradient: Tensor, x: Tensor, y: Tensor, p: float, distance: Tensor) -> Tensor:
+    """Of the first operand; rows that are the same give nothing."""
+    apart = x[..., :, None, :] - y[..., None, :, :]
+    if p == 2:
+        factor = torch.where(distance == 0, 0, gradient / distance)
+        return (factor[..., None] * apart).sum(-2)
+    if p == 1:
+        return (gradient[..., None] * apart.sign()).sum(-2)
+    unchanged: Tensor = NotImplemented
+    return unchanged
+
+
 _MEAN, _MAX = 1, 2
 """Modes of bags of rows; 0: sums."""
 
@@ -371,6 +418,10 @@ DECOMPOSED: dict[Any, Callable[..., Any]] = {
     aten.roll.default: _roll,
     aten._native_multi_head_attention.default: _attention,
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+    aten._trilinear.default: _trilinear,
+    aten.put.default: _put,
+    aten._cdist_forward.default: _cdist,
+    aten._cdist_backward.default: _cdist_backward,
     aten._embedding_bag_backward.default: _embedding_bag_backward,
     aten._embedding_bag_per_sample_weights_backward.default: _embedding_bag_weights_backward,
 }

@@ -21,7 +21,7 @@ from dvm_graph.torch_backend.translation import (
 aten, prims = torch.ops.aten, torch.ops.prims
 
 
-def _promoted(*operands: Any) -> DType:
+def common_type(*operands: Any) -> DType:
     """The type in which torch computes with operands of several."""
     metas = [_sample(operand) for operand in operands]
     dtype = metas[0]
@@ -63,7 +63,7 @@ def _binary(name: str) -> Function:
 
 def _compare(name: str) -> Function:
     def build(t: Translation, a: Any, b: Any) -> Value:
-        dtype = _promoted(a, b)
+        dtype = common_type(a, b)
         return t.builder.op(name, t.value(a, dtype), t.value(b, dtype))
 
     return build

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import DType, Value
 from dvm_graph.symbolic import Dim, product
-from dvm_graph.torch_backend.elementwise import truth
+from dvm_graph.torch_backend.elementwise import common_type, truth
+from dvm_graph.torch_backend.scattering import written
 from dvm_graph.torch_backend.translation import DTYPES, Translation, axis_of, entry
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -110,6 +112,63 @@ def _any(t: Translation, x: Value, axes: Any = None, *_: Any) -> Value:
 def _all(t: Translation, x: Value, axes: Any = None, *_: Any) -> Value:
     found = t.builder.reduce_min(truth(t, x), _axes(x, axes))
     return t.builder.reshape(found, t.shape)
+
+
+# -- counts
+
+
+_MOST_BOUNDS = 256
+"""That are compared with every element; torch halves longer lists of them."""
+
+
+@entry(aten.bucketize.Tensor)
+def _bucketize(t: Translation, x: Value, bounds: Value, **how: Any) -> Value:
+    return _searchsorted(t, bounds, x, **how)
+
+
+@entry(aten.searchsorted.Tensor)
+def _searchsorted(
+    t: Translation,
+    bounds: Value,
+    x: Value,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Value | None = None,
+) -> Value:
+    """How many bounds are less than an element, or `right` as great as it; all of them are less than a NaN."""
+    del out_int32  # the result's type says it
+    (*_, most) = bounds.shape or ()
+    if sorter is not None or not isinstance(most, int) or most > _MOST_BOUNDS:
+        raise UnsupportedError("bounds that are not compared with every element")
+    b, dtype = t.builder, common_type(x, bounds)
+    assert x.shape is not None and bounds.shape is not None
+    elements = b.reshape(b.cast(x, dtype), (*x.shape, 1))
+    if bounds.rank > 1:
+        bounds = b.reshape(bounds, (*bounds.shape[:-1], 1, most))
+    beyond = b.gt if right or side == "right" else b.ge
+    less = b.cast(b.logical_not(beyond(b.cast(bounds, dtype), elements)), t.dtype)
+    return b.reshape(b.reduce_sum(less, (less.rank - 1,)), t.shape)
+
+
+@entry(aten.histc.default)
+def _histc(t: Translation, x: Value, bins: int = 100, low: float = 0, high: float = 0) -> Value:
+    """How many elements are in each of the bins between two bounds: the least and the greatest element, where the bounds are equal."""
+    if low == high or x.dtype not in (DType.FLOAT32, DType.FLOAT64):
+        raise UnsupportedError("bounds that data tells")
+    b = t.builder
+    assert x.shape is not None
+    count = product(x.shape)
+    flat = b.reshape(x, (count,))
+    least, most = b.scalar(low, x.dtype), b.scalar(high, x.dtype)
+    place = b.div(b.sub(flat, least), b.sub(most, least))
+    place = b.cast(b.mul(place, b.scalar(bins, x.dtype)), DType.INT64)
+    place = b.min(place, b.scalar(bins - 1, DType.INT64))
+    inside = b.bitwise_and(b.ge(flat, least), b.le(flat, most))
+    place = b.select(inside, place, b.scalar(bins, DType.INT64))
+    counted = b.broadcast_to(b.scalar(0, x.dtype), (bins + 1,))
+    return b.slice(written(t, counted, 0, place, 1, "add"), (0,), (bins,))
 
 
 def _variance(t: Translation, x: Value, axes: Any, correction: float | None) -> tuple[Value, Value]:

@@ -179,6 +179,29 @@ OPERATORS: dict[str, Function] = {
         x[None, None], torch.stack([x, y], -1)[None].clamp(-1, 1), align_corners=False
     ),
     "products so far": lambda x, y, i: y.T[:3, :3].cumprod(0),
+    "distances": lambda x, y, i: (
+        torch.cdist(x, y)
+        + torch.cdist(x, x.round(), p=1)
+        + torch.cdist(x[None], y[None, :2])[0, :, :1]
+    ),
+    "products of three": lambda x, y, i: (
+        F.bilinear(x, y, torch.stack([x.T @ y, y.T @ x]), x[0, :2])
+        + torch.einsum("bi,ij,bj->b", x, x.T @ y, y)[:, None]
+    ),
+    "numbers that are put": lambda x, y, i: (
+        x.put(i + 3, y[:, 0]) + y.put(i[:2, None] * 0, x[:2, :1], accumulate=True)
+    ),
+    "between bounds": lambda x, y, i: (
+        torch.bucketize(x.round().sqrt(), torch.tensor([-1.0, 0, 1]))
+        + torch.bucketize(i, torch.tensor([0, 1, 1, 2]), right=True)[:, None]
+        + torch.searchsorted(torch.tensor([[0.0, 1, 2]] * 2).cumsum(0), y[:2], side="right").sum()
+        + torch.searchsorted(torch.tensor([1, 2]), i[:, None].int(), out_int32=True)
+    ),
+    "counts of bins": lambda x, y, i: (
+        torch.histc(x, 5, -1, 1)
+        + torch.histc(i.float(), 5, 0, 4)
+        + torch.histc(y.round() / 8, 5, -1, 1)
+    ),
     "half": lambda x, y, i: (x.half() * 2 + y.half()).float(),
     "bfloat16": lambda x, y, i: x.bfloat16() * 2 + y.bfloat16(),
 }
