@@ -114,8 +114,10 @@ def _index_put(
     """By coordinates along axes that follow each other; all of those in front of them."""
     b = t.decomposer
     given = [index for index in indices if index is not None]
+    if len(given) == 1 and given[0].dtype is DType.BOOL:
+        return _put_where(t, x, indices, given[0], source, accumulate)
     if any(index.dtype not in (DType.INT64, DType.INT32) for index in given):
-        raise UnsupportedError("a mask")
+        raise UnsupportedError("a mask among coordinates")
     before = next((axis for axis, index in enumerate(indices) if index is not None), 0)
     end = before + len(given)
     if not given or None in indices[before:end]:
@@ -134,6 +136,31 @@ def _index_put(
     source = b.broadcast_to(t.value(source, x.dtype), (*shape, *shape_of(x)[end:]))
     reduction = "add" if accumulate else "none"
     return t.onnx("ScatterND", x, places, source, reduction=reduction)
+
+
+def _put_where(
+    t: Translation,
+    x: Value,
+    indices: Sequence[Value | None],
+    mask: Value,
+    source: Value,
+    accumulate: bool,
+) -> Value:
+    """The same wherever a mask of some axes is true.
+
+    Raises:
+        UnsupportedError: each place has a source of its own.
+    """
+    b, begin = t.builder, indices.index(mask)
+    behind = x.rank - begin - mask.rank
+    source = t.value(source, x.dtype)
+    if source.rank > behind:
+        shape = shape_of(source)
+        if any(extent != 1 for extent in shape[: source.rank - behind]):
+            raise UnsupportedError("as many numbers as a mask has places")
+        source = b.reshape(source, shape[source.rank - behind :])
+    mask = b.reshape(mask, (*shape_of(mask), *(1,) * behind))
+    return b.select(mask, b.add(x, source) if accumulate else source, x)
 
 
 def _broadcast(shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:

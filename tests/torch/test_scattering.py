@@ -18,6 +18,14 @@ aten = torch.ops.aten
 
 Function: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
 
+
+def assigned(x: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[x < 0] = 0
+    x[:, x[0] > 1] = 1
+    return x
+
+
 OPERATORS: dict[str, Function] = {
     "the greatest": lambda x, i, v: x.topk(3, -1),
     "the least of columns": lambda x, i, v: x.topk(2, 0, largest=False),
@@ -56,6 +64,13 @@ OPERATORS: dict[str, Function] = {
         x[None], (None, i % 2, i), v, accumulate=True
     ),
     "counted from the end": lambda x, i, v: x.index_put((i[:2, 0] * 0 - 1,), v[0, 0]),
+    "numbers where a mask is": lambda x, i, v: x.index_put((x > 0,), x[0, 0] * 0 + 2),
+    "rows where a mask is": lambda x, i, v: x.index_put((x[:, 0] > 0,), x[1]),
+    "a column where a mask is": lambda x, i, v: aten.index_put(x[None], (None, x > 0), v[:1, 0]),
+    "added where a mask is": lambda x, i, v: x.index_put(
+        (x[:, 1] > 0,), x[:1] * 0 + 1, accumulate=True
+    ),
+    "what is assigned by a mask": lambda x, i, v: assigned(x),
     "rows at numbers": lambda x, i, v: x.index_add(0, i[:, 0] % 2, x),
 }
 NARROW = {
