@@ -89,8 +89,8 @@ for _op in (
 for _op in ("isnan", "isinf"):
     TABLE[getattr(aten, _op).default] = _test(_op)
 for _op, _basic in (
-    *(("mul", "mul"), ("bitwise_and", "bitwise_and"), ("bitwise_or", "bitwise_or")),
-    *(("bitwise_xor", "bitwise_xor"), ("div", "div"), ("true_divide", "div")),
+    *(("bitwise_and", "bitwise_and"), ("bitwise_or", "bitwise_or"), ("bitwise_xor", "bitwise_xor")),
+    *(("div", "div"), ("true_divide", "div")),
 ):
     TABLE[getattr(aten, _op).Tensor] = TABLE[getattr(aten, _op).Scalar] = _binary(_basic)
 TABLE[aten.maximum.default], TABLE[aten.minimum.default] = _binary("max"), _binary("min")
@@ -119,8 +119,16 @@ def _logical_not(t: Translation, x: Value) -> Value:
     return t.builder.logical_not(truth(t, x))
 
 
+@entry(aten.mul.Tensor, aten.mul.Scalar)
+def _mul(t: Translation, a: Any, b: Any) -> Value:
+    a, b = t.value(a, t.dtype), t.value(b, t.dtype)
+    return (t.builder.bitwise_and if t.dtype is DType.BOOL else t.builder.mul)(a, b)
+
+
 @entry(aten.add.Tensor, aten.add.Scalar)
 def _add(t: Translation, a: Any, b: Any, alpha: float = 1) -> Value:
+    if t.dtype is DType.BOOL and alpha:
+        return t.builder.bitwise_or(t.value(a, t.dtype), t.value(b, t.dtype))
     return t.builder.add(t.value(a, t.dtype), scaled(t, b, alpha))
 
 

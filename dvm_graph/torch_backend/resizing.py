@@ -1,7 +1,7 @@
 """Resizing of images, and pads of what is in them.
 
 torch's compiler takes both apart where it traces them, into elements that are read one by one by their points. `whole` keeps
-them in one piece: here they are ONNX's, axis by axis; what is not translated, and all gradients, torch computes at once.
+them in one piece: here they are ONNX's, axis by axis; what is not translated, and gradients of means, torch computes at once.
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ OPERATORS: dict[str, Function] = {
     "types that meet": lambda x, y, i: i[:, None] * x + (x > 1) + y.to(torch.float64).mean(),
     "comparisons with sizes": lambda x, y, i: (i == x.shape[0] - 1) | (x[0, 0] < x.shape[1]),
     "comparisons": lambda x, y, i: (x > y) & ~(x < 0.5) | (i == 2)[:1] | torch.isnan(x),
+    "arithmetic of truths": lambda x, y, i: (
+        ((x > 0) * (y > 0)).sum(0) + torch.add(x > 0, y > 0).sum(0) + ((x > 0) * True).sum(0)
+    ),
     "logic of numbers": lambda x, y, i: torch.logical_or(torch.logical_not(i), i > 2),
     "functions": lambda x, y, i: torch.tanh(x) + torch.erf(y) + torch.sigmoid(x).log() + x.exp(),
     "functions of integers": lambda x, y, i: torch.sqrt(i.abs()) + torch.exp(i.to(torch.int32)),
