@@ -285,6 +285,15 @@ def _encoder_layer(
     return x if norm_first else norm(x, scale2, shift2)
 
 
+def _weight_norm_backward(
+    gradient: Tensor, direction: Tensor, length: Tensor, norms: Tensor, axis: int
+) -> tuple[Tensor, Tensor]:
+    """Of weights that are directions of given lengths: the gradients of both."""
+    summed = [each for each in range(direction.dim()) if each != axis % direction.dim()]
+    along = (gradient * direction).sum(summed, keepdim=True) / norms
+    return (gradient - direction * (along / norms)) * (length / norms), along
+
+
 def _trilinear(
     first: Tensor,
     second: Tensor,
@@ -418,6 +427,7 @@ DECOMPOSED: dict[Any, Callable[..., Any]] = {
     aten.roll.default: _roll,
     aten._native_multi_head_attention.default: _attention,
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+    aten._weight_norm_interface_backward.default: _weight_norm_backward,
     aten._trilinear.default: _trilinear,
     aten.put.default: _put,
     aten._cdist_forward.default: _cdist,

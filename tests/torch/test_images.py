@@ -400,3 +400,24 @@ def test_types_of_what_norms_of_batches_know(
             assert one.dtype == other.dtype and one.shape == other.shape
             bound = 8 * torch.finfo(one.dtype).eps
             torch.testing.assert_close(one, other, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("axis", [0, 2])
+def test_weights_of_lengths_that_are_learned(
+    axis: int, pieces: list[Piece], stay: set[str]
+) -> None:
+    norm = torch.nn.utils.parametrizations.weight_norm
+    module = torch.nn.Sequential(
+        norm(torch.nn.Conv1d(4, 6, 3), dim=axis), torch.nn.Tanh(), torch.nn.Conv1d(6, 3, 1)
+    )
+    compiled = torch.compile(module, backend=dvm, dynamic=True)
+    parameters = list(module.parameters())
+    for extent in (7, 9):
+        x = torch.randn(2, 4, extent)
+        mine, theirs = (
+            torch.autograd.grad(each(x).square().sum(), parameters) for each in (compiled, module)
+        )
+        for gradient, their_gradient in zip(mine, theirs, strict=True):
+            close(gradient, their_gradient)
+    assert len(pieces) == 2
+    assert not stay
