@@ -47,7 +47,7 @@ struct NormalAccess {
 struct NormalNode {
   PlanOp op = PlanOp::fill_;
   DType dtype = DType::f32;
-  DType element = DType::f32;  // as in PlanNode
+  DType element = DType::f32;    // as in PlanNode
   DType narrow_to = DType::f32;  // i8, too, where operands that are b8 are signed (vm/bytes.h)
   uint32_t axes = 0;
   uint32_t reduce_axes = 0;
