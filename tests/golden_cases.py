@@ -177,7 +177,7 @@ g (float[b, s, 16] q, float[b, t, 16] k) => (float[b, s, t] y)
 """,
     "normalized_product": """
 g (float[b, 2] x) => (float[b, 3] y)
-<float[2, 3] w = {1, 2, 3, 4, 5, 6}, float[3] mean = {0.5, 1, 2}, float[3] factor = {2, 0.5, 4}, float[3] shift = {1, -1, 0.25}>
+<float[2, 3] w = {1.5, 2, 3, 4, 5, 6}, float[3] mean = {0.5, 1, 2}, float[3] factor = {2, 0.5, 4}, float[3] shift = {1, -1, 0.25}>
 {
   [product] a = MatMul (x, w)
   [center] d = Sub (a, mean)

@@ -1,13 +1,15 @@
 """Folds constant factors behind products into their constant weights.
 
     Requires: basic operators with shapes. Ensures: no product of f32 or f64 by constant weights that nobody else reads is
-    multiplied by a constant for each of its results, right away or behind additions of such constants and views.
+    multiplied by a moderate constant for each of its results, right away or behind additions of such constants and views.
 
     (matmul(x, w) - mean) * factor + shift   =>   matmul(x, w * factor) + (shift - mean * factor)
 
 So batch normalization behind a convolution leaves one row to add, which the cube unit does in passing, as it begins with the
 biases of networks whose exporter has folded them. This pass reassociates: results may differ in the last bits, as those of
-the normalization by itself do.
+the normalization by itself do. So products of whole numbers stay as they are, whose sums are exact, and so do constants so large
+that adding them rounds, or of which weights would lose bits. Large weights stay as well: they are read from their files by pages, and
+a factor is as nothing beside so long a product.
 """
 
 from __future__ import annotations
@@ -28,6 +30,11 @@ _PRODUCTS = frozenset({"matmul", "depthwise"})
 """Whose second operand is the weights, and whose results lie along the last axis of both."""
 _STEPS = frozenset({"add", "sub", "mul", "div"})
 _VIEWS = frozenset({"reshape", "transpose"})
+
+_MOST = 2.0**14
+"""Of factors and of what is added: what is moderate, as in `collect_scales`."""
+_MOST_BYTES = 1 << 24
+"""Of weights: those of convolutions have less."""
 
 Row = NDArray[Any]
 """Constants that broadcast to a value, with as many axes: f64 until they become part of the graph."""
@@ -85,6 +92,8 @@ def _folded(last: Node, builder: Builder) -> Value | None:
 def _rebuilt(
     product: Node, chain: _Affine, views: Sequence[Node], builder: Builder
 ) -> Value | None:
+    if ((chain.factor == 0) & (chain.shift == 0)).any():  # zeros of the sign of what is multiplied
+        return None
     y = _scaled(product, chain.factor, builder)
     if y is None:
         return None
@@ -118,7 +127,7 @@ def _step(node: Node, facts: Facts) -> _Affine | None:
     if node.op == "div":
         with np.errstate(divide="ignore"):
             number = 1 / number
-    if not np.isfinite(number).all():
+    if not (np.abs(number) <= _MOST).all():  # nor NaN
         return None
     if node.op in ("add", "sub"):
         return _Affine(x, np.ones_like(number), number)
@@ -130,9 +139,16 @@ def _contents(value: Value) -> Row | None:
     source = value
     while source.data is None and (reshape := source.made_by("reshape")) is not None:
         source = reshape.required(0)
-    if source.data is None or value.shape is None:
+    extents = _known_extents(value.shape)
+    if source.data is None or extents is None:
         return None
-    return np.asarray(source.data).reshape([int(extent) for extent in value.shape])
+    return np.asarray(source.data).reshape(extents)
+
+
+def _known_extents(shape: Shape | None) -> tuple[int, ...] | None:
+    """None: some are not known before the run."""
+    extents = tuple(extent for extent in shape or () if isinstance(extent, int))
+    return None if shape is None or len(extents) < len(shape) else extents
 
 
 def _before(view: Node, chain: _Affine) -> _Affine | None:
@@ -171,31 +187,40 @@ def _last_axes(shape: Shape, elements: int) -> tuple[int, ...] | None:
 def _scaled(product: Node, factor: Row, builder: Builder) -> Value | None:
     """The product by weights that have the factors; None: they cannot have them."""
     weights, views = product.required(1), list[Node]()
-    shape = weights.shape
+    extents = _known_extents(weights.shape)
     while weights.data is None:
         node = weights.producer
         if node is None or node.op not in _VIEWS or not builder.graph.sole_use(weights):
             return None
         views.append(node)
         weights = node.required(0)
-    if shape is None or not builder.graph.sole_use(weights):
+    if extents is None or not builder.graph.sole_use(weights):
         return None
-    by = _of_weights(factor, tuple(int(extent) for extent in shape))
+    by = _of_weights(factor, extents)
     if by is None:
         return None
     for view in views:
-        source = view.required(0).shape
+        source = _known_extents(view.required(0).shape)
         assert source is not None
         turned = view.op == "transpose"
         by = by.transpose(np.argsort(view.attrs["perm"])) if turned else np.reshape(by, source)
-    data = np.asarray(weights.data)
-    with np.errstate(over="ignore"):
-        scaled = data * by.astype(data.dtype)
-    if not np.isfinite(scaled).all():
+    scaled = _multiplied(np.asarray(weights.data), by)
+    if scaled is None:
         return None
     with builder.scope(product):
         weights = _viewed(builder.constant(scaled), views, builder)
         return builder.op(product.op, product.required(0), weights, **product.attrs)
+
+
+def _multiplied(weights: Row, by: Row) -> Row | None:
+    """None: they are too large, all whole numbers, or some would lose bits."""
+    if weights.nbytes > _MOST_BYTES or (weights == np.rint(weights)).all():
+        return None
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        scaled = weights * by.astype(weights.dtype)
+    least = np.finfo(weights.dtype).tiny
+    loses = (np.abs(scaled) < least) & (np.abs(weights) >= least) & (by != 0)
+    return None if loses.any() or not np.isfinite(scaled).all() else scaled
 
 
 def _of_weights(factor: Row, extents: tuple[int, ...]) -> Row | None:

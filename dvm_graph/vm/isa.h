@@ -160,8 +160,8 @@ inline constexpr uint16_t I8 = bit(DType::i8);
 inline constexpr uint16_t BUNDLED = ROUNDED | BYTES, MULTIPLIED = BF16 | I8;
 inline constexpr uint16_t F16 = bit(DType::f16);
 inline constexpr uint16_t NUMBER_F16 = NUMBER | F16, REGISTER_F16 = REGISTER | F16;
-inline constexpr uint16_t WHOLE = REGISTER | I8, SIGNED = NUMBER_F16 | I8,
-                          ORDERED = REGISTER_F16 | I8;
+inline constexpr uint16_t WHOLE = REGISTER | I8, SIGNED = NUMBER_F16 | I8;
+inline constexpr uint16_t ORDERED = REGISTER_F16 | I8;
 inline constexpr uint16_t MOVED = REGISTER | HALVES;
 inline constexpr uint16_t TABLED = B8 | bit(DType::i8) | bit(DType::u8);
 inline constexpr uint16_t NARROW = STORAGE & static_cast<uint16_t>(~REGISTER);

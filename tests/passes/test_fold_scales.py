@@ -94,7 +94,7 @@ def _product(sketch: Sketch, weights: Array, dtype: DType = DType.FLOAT32) -> tu
 
 
 _ROW = np.asarray([[0.5, 2.0, -3.0]])
-_WEIGHTS = np.arange(1.0, 13.0).reshape(4, 3)
+_WEIGHTS = np.arange(1.0, 13.0).reshape(4, 3) / 8
 
 
 def _row(sketch: Sketch, row: Array, dtype: DType = DType.FLOAT32) -> Value:
@@ -121,7 +121,7 @@ def test_factors_pass_views_that_keep_results_apart(
 ) -> None:
     """Of six results, as two groups of three; factors of one group are none of the other's."""
     build = sketch.build
-    rows = build.constant(np.arange(1.0, 25.0, dtype=np.float32).reshape(6, 4))
+    rows = build.constant(np.arange(1.0, 25.0, dtype=np.float32).reshape(6, 4) / 8)
     x = sketch.input("n", 2, 2)
     y = build.matmul(build.reshape(x, (_extent(x), 4)), build.transpose(rows, (1, 0)))
     y = build.add(y, _row(sketch, np.arange(6.0)[None]))
@@ -145,6 +145,8 @@ def _extent(value: Value) -> Dim:
         (_ROW, DType.FLOAT16),  # whose weights would be rounded anew
         (np.asarray([[1.0, np.inf, 1.0]]), DType.FLOAT32),
         (np.asarray([[1.0, 1e38, 1.0]]), DType.FLOAT32),  # weights would be infinite
+        (np.asarray([[1.0, 1e-39, 1.0]]), DType.FLOAT32),  # weights would lose bits
+        (np.asarray([[1.0, 0.0, 1.0]]), DType.FLOAT32),  # zeros have the signs of the results
         (np.ones((5, 3)), DType.FLOAT32),  # for each row
         (np.ones((5, 1, 3)), DType.FLOAT32),  # of more axes
     ],
@@ -152,6 +154,29 @@ def _extent(value: Value) -> Dim:
 def test_factors_that_stay(sketch: Sketch, factor: Array, dtype: DType) -> None:
     y, _ = _product(sketch, _WEIGHTS, dtype)
     sketch.graph.outputs = [sketch.build.mul(y, _row(sketch, factor, dtype))]
+    assert not fold_scales(sketch.graph, sketch.facts)
+
+
+def test_sums_of_whole_numbers_stay(sketch: Sketch) -> None:
+    """They are exact, and what is rounded behind them may lie at a half."""
+    y, _ = _product(sketch, np.rint(8 * _WEIGHTS))
+    sketch.graph.outputs = [sketch.build.mul(y, _row(sketch, _ROW))]
+    assert not fold_scales(sketch.graph, sketch.facts)
+
+
+def test_sums_that_round_stay(sketch: Sketch) -> None:
+    y, _ = _product(sketch, _WEIGHTS)
+    build, much = sketch.build, sketch.number(1.5 * 2**23)
+    sketch.graph.outputs = [build.mul(build.sub(build.add(y, much), much), _row(sketch, _ROW))]
+    assert not fold_scales(sketch.graph, sketch.facts)
+
+
+def test_extents_of_the_run_stay(sketch: Sketch) -> None:
+    build = sketch.build
+    x, z = sketch.input("n", 4), sketch.input(4, "k")
+    weights = build.constant(np.arange(0.5, 20, dtype=np.float32))
+    y = build.matmul(x, build.reshape(weights, z.shape or ()))
+    sketch.graph.outputs = [build.mul(y, sketch.number(2))]
     assert not fold_scales(sketch.graph, sketch.facts)
 
 
@@ -163,3 +188,23 @@ def test_what_others_read_stays(sketch: Sketch) -> None:
     sketch.graph.outputs = [scaled, sketch.build.matmul(sketch.input("m", 4), weights)]
     assert not fold_scales(sketch.graph, sketch.facts)
     sketch.graph.outputs = [scaled]
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.1, 0.3])
+def test_levels_of_grouped_convolutions_of_bytes_are_exact(scale: float) -> None:
+    model = model_from_text(
+        "g (uint8[n, 3, 12, 12] x, int8[6, 1, 3, 3] w, float s) => (uint8[n, 6, 12, 12] y)"
+        " <float one = {1}, uint8 zx = {3}, int8 zw = {0}, uint8 zy = {128}>"
+        " { y = QLinearConv <group = 3, pads = [1, 1, 1, 1]> (x, s, zx, w, one, zw, one, zy) }"
+    )
+    generator = np.random.default_rng(1)
+    constants = {
+        "w": generator.integers(-9, 10, (6, 1, 3, 3)).astype(np.int8),
+        "s": np.float32(scale),
+    }
+    del model.graph.input[1:]
+    for name, numbers in constants.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(numbers), name))
+    feeds = {"x": generator.integers(0, 256, (4, 3, 12, 12)).astype(np.uint8)}
+    (y,), (expected,) = dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds)
+    np.testing.assert_array_equal(y, expected)
