@@ -105,7 +105,7 @@ def _embedding_bag(
         absent = b.scalar(-math.inf if mode == _MAX else 0, dtype)
         rows = b.select(b.reshape(counted, (*shape_of(indices), 1)), rows, absent)
     if mode == _MAX:
-        found, greatest = _greatest(t, bags, rows, places, counts)
+        found, greatest = _greatest(t, bags, rows, places, counted, counts)
     else:
         found, greatest = bags.reduced(rows, "add", 0), None
     if mode == _MEAN:
@@ -120,19 +120,33 @@ def _embedding_bag(
 
 
 def _greatest(
-    t: Translation, bags: _Bags, rows: Value, places: Value, counts: Value
+    t: Translation, bags: _Bags, rows: Value, places: Value, counted: Value, counts: Value
 ) -> tuple[Value, Value]:
-    """The greatest elements of bags, 0 in those without any, and the places in the table of the first of equal ones."""
+    """The greatest elements of bags, 0 in those without any, and the places in the table of the first of equal ones. As in torch,
+    NaN is one where it is a bag's first, and else is passed over.
+    """
     b = t.builder
-    greatest = bags.reduced(rows, "max", -math.inf)
     (count,) = shape_of(places)
-    numbers = b.broadcast_to(b.iota((count, 1)), shape_of(rows))
-    last = b.scalar(int(np.iinfo(np.int64).max), DType.INT64)
-    first = bags.reduced(
-        b.select(b.eq(rows, bags.spread(greatest)), numbers, last), "min", np.iinfo(np.int64).max
-    )
-    empty = b.reshape(b.eq(counts, b.scalar(0, counts.dtype)), (*shape_of(counts), 1))
-    nothing = b.scalar(0, DType.INT64)
+    most = int(np.iinfo(np.int64).max)
+    last, nothing = b.scalar(most, DType.INT64), b.scalar(0, DType.INT64)
+    begin = bags.reduced(b.select(counted, b.iota((count,)), last), "min", most)
+    numbers = b.iota((count, 1))
+    leads = b.eq(b.reshape(bags.spread(begin), (count, 1)), numbers)
+    low, high = b.scalar(-math.inf, rows.dtype), b.scalar(math.inf, rows.dtype)
+    ordered = b.select(b.isnan(rows), b.select(leads, high, low), rows)
+    greatest = bags.reduced(ordered, "max", -math.inf)
+    numbers = b.broadcast_to(numbers, shape_of(rows))
+    found = b.eq(ordered, bags.spread(greatest))
+    found = b.bitwise_and(found, b.reshape(counted, (count, 1)))  # padding may be as great
+    first = bags.reduced(b.select(found, numbers, last), "min", most)
+    if b.facts.bounds(count)[0] < 1:  # there has to be something to read
+        places = b.concat([places, b.broadcast_to(nothing, (1,))], 0)
+        filler = b.broadcast_to(b.scalar(0, rows.dtype), (1, *shape_of(rows)[1:]))
+        rows = b.concat([rows, filler], 0)
+    empty = b.eq(counts, b.scalar(0, counts.dtype))
+    leading = b.gather(rows, b.select(empty, nothing, begin), 0)
+    greatest = b.select(b.isnan(leading), leading, greatest)
+    empty = b.reshape(empty, (*shape_of(counts), 1))
     first = b.select(b.bitwise_or(empty, b.eq(first, last)), nothing, first)
     return (
         b.select(empty, b.scalar(0, greatest.dtype), greatest),

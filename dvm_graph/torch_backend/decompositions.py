@@ -285,12 +285,27 @@ def _encoder_layer(
     return x if norm_first else norm(x, scale2, shift2)
 
 
+def _weight_norm(direction: Tensor, length: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
+    """Weights that are directions of given lengths, and the lengths those had: of one axis each number's, where torch's own
+    decomposition takes that of all.
+    """
+    summed = [each for each in range(direction.dim()) if each != axis % direction.dim()]
+    dtype = torch.float32 if length.dtype is torch.bfloat16 else length.dtype
+    norms = direction.abs().to(dtype)
+    if summed:
+        norms = direction.norm(2, summed, keepdim=True, dtype=dtype)
+    return direction * (length / norms.to(length.dtype)), norms
+
+
 def _weight_norm_backward(
     gradient: Tensor, direction: Tensor, length: Tensor, norms: Tensor, axis: int
 ) -> tuple[Tensor, Tensor]:
     """Of weights that are directions of given lengths: the gradients of both."""
     summed = [each for each in range(direction.dim()) if each != axis % direction.dim()]
-    along = (gradient * direction).sum(summed, keepdim=True) / norms
+    along = gradient * direction
+    if summed:  # none would be all
+        along = along.sum(summed, keepdim=True)
+    along = along / norms
     return (gradient - direction * (along / norms)) * (length / norms), along
 
 
@@ -314,6 +329,9 @@ def _trilinear(
 
 
 def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    torch._check_index(
+        source.numel() == index.numel(), lambda: "put: as many numbers as places are expected"
+    )
     flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
     return flat.reshape(x.shape)
 
@@ -427,6 +445,7 @@ DECOMPOSED: dict[Any, Callable[..., Any]] = {
     aten.roll.default: _roll,
     aten._native_multi_head_attention.default: _attention,
     aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+    aten._weight_norm_interface.default: _weight_norm,
     aten._weight_norm_interface_backward.default: _weight_norm_backward,
     aten._trilinear.default: _trilinear,
     aten.put.default: _put,

@@ -91,7 +91,10 @@ class _Mode(TorchDispatchMode):
             if call is not None:
                 if call.function is not None:
                     with self:
-                        return call.function(*args, **kwargs)
+                        found = call.function(*args, **kwargs)
+                    if found is NotImplemented:
+                        return _run(func, args, kwargs)
+                    return found
                 try:
                     return self.buffer.capture(call, args, kwargs)
                 except _Shared:

@@ -162,9 +162,9 @@ def _histc(t: Translation, x: Value, bins: int = 100, low: float = 0, high: floa
     count = product(x.shape)
     flat = b.reshape(x, (count,))
     least, most = b.scalar(low, x.dtype), b.scalar(high, x.dtype)
-    place = b.div(b.sub(flat, least), b.sub(most, least))
-    place = b.cast(b.mul(place, b.scalar(bins, x.dtype)), DType.INT64)
-    place = b.min(place, b.scalar(bins - 1, DType.INT64))
+    place = b.mul(b.sub(flat, least), b.scalar(bins, x.dtype))  # first, as in torch
+    place = b.cast(b.div(place, b.sub(most, least)), DType.INT64)
+    place = b.max(b.min(place, b.scalar(bins - 1, DType.INT64)), b.scalar(0, DType.INT64))
     inside = b.bitwise_and(b.ge(flat, least), b.le(flat, most))
     place = b.select(inside, place, b.scalar(bins, DType.INT64))
     counted = b.broadcast_to(b.scalar(0, x.dtype), (bins + 1,))

@@ -149,9 +149,12 @@ def _put_where(
     """The same wherever a mask of some axes is true.
 
     Raises:
-        UnsupportedError: each place has a source of its own.
+        UnsupportedError: each place has a source of its own, or the mask is not known to be one of these axes.
     """
     b, begin = t.builder, indices.index(mask)
+    masked, extents = shape_of(x)[begin : begin + mask.rank], shape_of(mask)
+    if len(masked) != mask.rank or not all(map(b.facts.same, masked, extents)):
+        raise UnsupportedError("a mask of other extents")
     behind = x.rank - begin - mask.rank
     source = t.value(source, x.dtype)
     if source.rank > behind:

@@ -93,6 +93,44 @@ def test_bags_of_other_types(dtype: torch.dtype, pieces: list[Piece], stay: set[
     assert not stay
 
 
+@pytest.mark.parametrize("kind", ["matrix", "offsets", "ends"])
+@pytest.mark.parametrize("padding", [None, 2])
+def test_what_is_no_number_is_the_greatest_where_it_is_the_first(
+    kind: str, padding: int | None, pieces: list[Piece], stay: set[str]
+) -> None:
+    table = torch.randn(9, 4)
+    table[0] = table[1, 1] = table[2] = table[3, ::2] = torch.nan
+    table[4, 0] = torch.inf
+    table[5] = -torch.inf
+    table.requires_grad_()
+    compiled = torch.compile(_bags, backend=dvm, dynamic=True)
+    for rows in (12, 17):
+        indices = torch.randint(0, 9, (rows, 5))
+        indices[0] = 0
+        given = (table, indices, indices, kind, "max")
+        mine, theirs = (each(*given, padding_idx=padding) for each in (compiled, _bags))
+        torch.testing.assert_close(mine, theirs, equal_nan=True)
+        given_back = torch.randn_like(theirs)
+        gradient, their_gradient = (
+            torch.autograd.grad(each, table, given_back)[0] for each in (mine, theirs)
+        )
+        close(gradient, their_gradient)
+    assert pieces
+    assert stay <= _LEFT
+
+
+def test_no_indices_at_all(pieces: list[Piece]) -> None:
+    def bags(table: torch.Tensor) -> torch.Tensor:
+        nothing = torch.zeros(0, dtype=torch.int64)
+        return F.embedding_bag(nothing, table, torch.tensor([0, 0]), mode="max") + 1
+
+    compiled, table = torch.compile(bags, backend=dvm, dynamic=True), torch.randn(5, 3)
+    found = compiled(table.requires_grad_())
+    assert found.tolist() == [[1] * 3] * 2
+    assert not torch.autograd.grad(found.sum(), table)[0].any()
+    assert pieces
+
+
 def test_gradients_by_frequency_stay_in_torch(pieces: list[Piece], stay: set[str]) -> None:
     def bags(table: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         return F.embedding_bag(indices, table, scale_grad_by_freq=True) * 2

@@ -122,6 +122,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "filled": lambda x, y, i: ((x + 1).fill_(3), (x + 1).zero_(), (x + 1).copy_(i[:, None]), y.copy_(x + 1)),
     "in place of another type": lambda x, y, i: (i + 1).copy_(x[:, 0]),
     "out": lambda x, y, i: torch.add(x, 1, out=y),
+    "distances of other orders": lambda x, y, i: torch.cdist(x, y, p=3) + 1,
     "in place of an expanded": lambda x, y, i: (x + 1).add_(x[0]),
 }  # fmt: skip
 

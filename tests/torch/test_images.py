@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from dvm_graph.torch_backend import backend, dvm
+from dvm_graph.torch_backend import backend, dvm, eager
 from dvm_graph.torch_backend.piece import Piece
 from tests.tolerances import tolerance
 
@@ -400,6 +401,24 @@ def test_types_of_what_norms_of_batches_know(
             assert one.dtype == other.dtype and one.shape == other.shape
             bound = 8 * torch.finfo(one.dtype).eps
             torch.testing.assert_close(one, other, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("how", ["compiled", "eager"])
+def test_numbers_of_lengths_that_are_learned(how: str, stay: set[str]) -> None:
+    def weights(v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        return torch._weight_norm(v, g, 0) * 2
+
+    v, g = (torch.randn(4).requires_grad_() for _ in range(2))
+    factors = torch.arange(4.0)
+    theirs = weights(v, g)
+    their_gradients = torch.autograd.grad(theirs, (v, g), factors)
+    with eager() if how == "eager" else contextlib.nullcontext():
+        called = weights if how == "eager" else torch.compile(weights, backend=dvm)
+        mine = called(v, g)
+        gradients = torch.autograd.grad(mine, (v, g), factors)
+    for one, other in zip((mine, *gradients), (theirs, *their_gradients), strict=True):
+        close(one, other)
+    assert not stay
 
 
 @pytest.mark.parametrize("axis", [0, 2])

@@ -247,6 +247,22 @@ def test_operators_equal_torch(
     assert stay == STAY.get(name, set())
 
 
+@pytest.mark.parametrize(("bins", "low", "high"), [(10, 0, 3), (30, 0, 3), (10, -1e38, 1e38)])
+def test_what_lies_where_bins_meet(bins: int, low: float, high: float, pieces: list[Piece]) -> None:
+    def counts(x: torch.Tensor) -> torch.Tensor:
+        return torch.histc(x + 0, bins, low, high) * 2
+
+    x = torch.arange(bins + 1) * (high - low) / bins + low
+    assert torch.equal(torch.compile(counts, backend=dvm)(x), counts(x))
+    assert pieces
+
+
+def test_bounds_too_far_apart_are_no_error(pieces: list[Piece]) -> None:
+    compiled = torch.compile(lambda x: torch.histc(x + 0, 10, -3e38, 3e38), backend=dvm)
+    assert compiled(torch.tensor([-3e38, 0, 3e38])).shape == (10,)
+    assert pieces
+
+
 def _averages(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     size = x.shape[-1:]
     return x.mean(-1), x.var(-1), F.layer_norm(x, size), x.softmax(-1), x.log_softmax(-1)

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from dvm_graph.errors import RescueWarning
-from dvm_graph.torch_backend import dvm
+from dvm_graph.torch_backend import dvm, eager
 from dvm_graph.torch_backend.piece import Piece
 
 aten = torch.ops.aten
@@ -133,6 +133,32 @@ def test_a_place_that_there_is_not_is_an_error(pieces: list[Piece]) -> None:
     with pytest.raises(Exception, match=r"out of|range|index"):
         compiled(x, torch.tensor([5]))
     assert pieces
+
+
+def test_too_few_numbers_to_put_are_an_error(pieces: list[Piece]) -> None:
+    def put(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        return x.put(torch.tensor([0, 1]), source) + 1
+
+    compiled = torch.compile(put, backend=dvm, dynamic=True)
+    assert compiled(torch.zeros(2, 3), torch.ones(2)).sum() == 8
+    assert pieces
+    with pytest.raises(IndexError, match="put"):
+        compiled(torch.zeros(2, 3), torch.ones(1))
+    with pytest.raises(IndexError, match="put"), eager():
+        put(torch.zeros(2, 3), torch.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "masked"), [((4, 6), (1, 6)), ((4, 6), (4, 1)), ((1, 6), (4, 6))]
+)
+def test_masks_of_other_extents_are_an_error(
+    shape: tuple[int, ...], masked: tuple[int, ...], pieces: list[Piece]
+) -> None:
+    compiled = torch.compile(
+        lambda x, mask: (x + 1).index_put((mask,), x[0, 0]), backend=dvm, dynamic=True
+    )
+    with pytest.raises(IndexError, match="shape of the mask"):
+        compiled(torch.zeros(shape), torch.ones(masked, dtype=torch.bool))
 
 
 @pytest.mark.parametrize(
