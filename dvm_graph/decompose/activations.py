@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import scaled, shifted, widened
+from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.meanings import real, whole_numbers
 from dvm_graph.decompose.operands import required, text
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 

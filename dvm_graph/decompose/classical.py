@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dvm_graph.decompose.families import CLASSICAL
 from dvm_graph.decompose.indexing import taken, unsigned_index
 from dvm_graph.decompose.operands import required, shape_of, text
-from dvm_graph.decompose.registry import CLASSICAL, Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import DType, Node
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product

@@ -19,10 +19,11 @@ from dvm_graph.decompose.attention import (
     scaled_query,
     split_heads,
 )
+from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.indexing import taken
 from dvm_graph.decompose.matrix import multiplied
 from dvm_graph.decompose.operands import operand, required, shape_of
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.softmax import softmax
 from dvm_graph.ir import Dim, DType, Node, Value

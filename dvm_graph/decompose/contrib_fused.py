@@ -13,6 +13,7 @@ from functools import reduce
 from dvm_graph.decompose.activations import gelu_of
 from dvm_graph.decompose.arithmetic import filled, positions, scaled, widened
 from dvm_graph.decompose.convolution import convolution
+from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.indexing import taken
 from dvm_graph.decompose.matrix import gemm, multiplied
 from dvm_graph.decompose.normalization import (
@@ -21,7 +22,7 @@ from dvm_graph.decompose.normalization import (
     standardized,
 )
 from dvm_graph.decompose.operands import operand, required, shape_of, text
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, find
+from dvm_graph.decompose.registry import Operands, Results, decomposition, find
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.facts import Relation

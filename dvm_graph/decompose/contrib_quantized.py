@@ -15,10 +15,11 @@ from collections.abc import Callable
 from dvm_graph.decompose.activations import leaky
 from dvm_graph.decompose.arithmetic import mean
 from dvm_graph.decompose.casts import quantized
+from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.pooling import averaged, max_pool
 from dvm_graph.decompose.quantized_operands import as_scalar, centred
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
+from dvm_graph.decompose.registry import Operands, Results, decomposition, unless
 from dvm_graph.decompose.softmax import softmax
 from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder

@@ -7,32 +7,37 @@ to what stands here.
 
 from collections.abc import Mapping
 
+MICROSOFT = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
+CLASSICAL = "ai.onnx.ml"
+"""That of classical machine learning, which is ONNX's, too."""
+
 FAMILIES: Mapping[str, Mapping[str, str]] = {
     "activations": {
         "": (
             "Relu LeakyRelu PRelu Elu Selu Celu Gelu HardSigmoid HardSwish Swish Mish Softplus "
             "Softsign ThresholdedRelu Shrink"
         ),
-        "com.microsoft": "QuickGelu",
+        MICROSOFT: "QuickGelu",
     },
     "attention": {"": "Attention RotaryEmbedding"},
-    "block_quantized": {"com.microsoft": "MatMulNBits MatMulBnb4 GatherBlockQuantized"},
+    "block_quantized": {MICROSOFT: "MatMulNBits MatMulBnb4 GatherBlockQuantized"},
     "casts": {
         "": "Cast CastLike QuantizeLinear DynamicQuantizeLinear DequantizeLinear",
-        "com.microsoft": "QuantizeLinear DequantizeLinear",
+        MICROSOFT: "QuantizeLinear DequantizeLinear",
     },
-    "classical": {"ai.onnx.ml": "Scaler ArrayFeatureExtractor Imputer Normalizer LinearRegressor"},
-    "contrib_attention": {"com.microsoft": "Attention MultiHeadAttention RotaryEmbedding"},
+    "classical": {CLASSICAL: "Scaler ArrayFeatureExtractor Imputer Normalizer LinearRegressor"},
+    "contrib_attention": {MICROSOFT: "Attention MultiHeadAttention RotaryEmbedding"},
     "contrib_fused": {
         "": "SimplifiedLayerNormalization",
-        "com.microsoft": (
+        MICROSOFT: (
             "Gelu BiasGelu FastGelu FusedMatMul TransposeMatMul FusedGemm FusedConv "
             "SkipLayerNormalization SkipSimplifiedLayerNormalization EmbedLayerNormalization"
         ),
     },
-    "contrib_group_query": {"com.microsoft": "GroupQueryAttention"},
+    "contrib_group_query": {MICROSOFT: "GroupQueryAttention"},
     "contrib_quantized": {
-        "com.microsoft": (
+        MICROSOFT: (
             "QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu QLinearSoftmax "
             "QLinearAveragePool NhwcMaxPool QLinearGlobalAveragePool QLinearConcat QLinearWhere"
         ),
@@ -50,14 +55,14 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     },
     "grid_sampling": {
         "": "GridSample AffineGrid",
-        "com.microsoft": "GridSample",
+        MICROSOFT: "GridSample",
     },
     "host": {
         "": "NonZero Compress Unique TopK MaxUnpool ScatterElements ScatterND NonMaxSuppression",
     },
     "indexing": {
         "": "Gather GatherElements GatherND ReverseSequence OneHot Trilu",
-        "com.microsoft": "GatherND Trilu",
+        MICROSOFT: "GatherND Trilu",
     },
     "normalization": {
         "": (
@@ -68,11 +73,11 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "pooling": {"": "MaxPool AveragePool LpPool GlobalLpPool"},
     "quantized_products": {
         "": "QLinearMatMul QLinearConv MatMulInteger ConvInteger",
-        "com.microsoft": (
+        MICROSOFT: (
             "QLinearMatMul QLinearConv QGemm MatMulIntegerToFloat DynamicQuantizeMatMul QAttention"
         ),
     },
-    "quantized_recurrent": {"com.microsoft": "DynamicQuantizeLSTM"},
+    "quantized_recurrent": {MICROSOFT: "DynamicQuantizeLSTM"},
     "recurrent": {"": "LSTM GRU RNN"},
     "reductions": {
         "": (
@@ -94,16 +99,16 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
             "Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile DepthToSpace SpaceToDepth "
             "Shape Size"
         ),
-        "com.microsoft": "ExpandDims",
+        MICROSOFT: "ExpandDims",
     },
     "slicing": {
         "": "Slice Split Concat Pad CenterCropPad",
-        "com.microsoft": "Pad",
+        MICROSOFT: "Pad",
     },
     "softmax": {"": "Softmax LogSoftmax SoftmaxCrossEntropyLoss NegativeLogLikelihoodLoss"},
     "sources": {
         "": "Range ConstantOfShape EyeLike Dropout",
-        "com.microsoft": "Range",
+        MICROSOFT: "Range",
     },
     "spectral": {"": "DFT STFT"},
     "transposed_convolution": {"": "ConvTranspose"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dvm_graph.decompose.arithmetic import dim_value, positions, scaled, shifted, widened
+from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.image_points import (
     Tap,
     assume_points,
@@ -15,7 +16,7 @@ from dvm_graph.decompose.image_points import (
     tap_at,
 )
 from dvm_graph.decompose.operands import required, shape_of, text
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
+from dvm_graph.decompose.registry import Operands, Results, decomposition, unless
 from dvm_graph.decompose.resizing import cubic_shares
 from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.windows import channels_first

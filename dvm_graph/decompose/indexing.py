@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dvm_graph.decompose.arithmetic import dim_value, positions, shifted, with_axis
 from dvm_graph.decompose.counting import as_count, stays_inside, view_of_points
 from dvm_graph.decompose.extents import bound_extents
+from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.operands import (
     constant_scalar,
     normalize_axis,
@@ -19,7 +20,7 @@ from dvm_graph.decompose.operands import (
     required,
     shape_of,
 )
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder

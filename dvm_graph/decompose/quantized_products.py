@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dvm_graph.decompose.casts import dynamically_quantized, quantized
 from dvm_graph.decompose.contrib_attention import attended
+from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.integer_products import (
     is_bytes,
     known,
@@ -27,14 +28,7 @@ from dvm_graph.decompose.quantized_operands import (
     quantized_windows,
     transposed,
 )
-from dvm_graph.decompose.registry import (
-    MICROSOFT,
-    Operands,
-    Preference,
-    Results,
-    decomposition,
-    unless,
-)
+from dvm_graph.decompose.registry import Operands, Preference, Results, decomposition, unless
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 

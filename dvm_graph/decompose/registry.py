@@ -22,11 +22,6 @@ Operands: TypeAlias = Sequence[Value | None]
 Results: TypeAlias = Sequence[Value | None] | None
 Decomposition: TypeAlias = Callable[[Builder, Node, Operands], Results]
 
-MICROSOFT = "com.microsoft"
-"""The domain of onnxruntime's own operators."""
-CLASSICAL = "ai.onnx.ml"
-"""That of classical machine learning, which is ONNX's, too."""
-
 Preference: TypeAlias = Callable[[Node, Operands], bool]
 
 _HOMES: Mapping[tuple[str, str], str] = {

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from dvm_graph.decompose.arithmetic import dim_value, with_axis
 from dvm_graph.decompose.extents import Content, bound_extents, contents_of, known, shape_operand
+from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.operands import (
     constant_scalar,
     elements,
@@ -22,7 +23,7 @@ from dvm_graph.decompose.operands import (
     shape_of,
     text,
 )
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.reshaping import reshaped
 from dvm_graph.errors import ModelError
 from dvm_graph.ir import Dim, Node, Shape

@@ -20,6 +20,7 @@ from dvm_graph.decompose.extents import (
     known,
     shape_operand,
 )
+from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.operands import (
     elements,
     integers,
@@ -30,7 +31,7 @@ from dvm_graph.decompose.operands import (
     shape_of,
     text,
 )
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.errors import ModelError
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder

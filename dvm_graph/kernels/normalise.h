@@ -47,8 +47,9 @@ struct NormalAccess {
 struct NormalNode {
   PlanOp op = PlanOp::fill_;
   DType dtype = DType::f32;
-  DType element = DType::f32;    // as in PlanNode
-  DType narrow_to = DType::f32;  // i8, too, where operands that are b8 are signed (vm/bytes.h)
+  DType element = DType::f32;  // as in PlanNode
+  DType narrow_to = DType::f32;
+  bool signed_bytes = false;  // the operands, which are b8 (vm/bytes.h)
   uint32_t axes = 0;
   uint32_t reduce_axes = 0;
   int32_t inputs[3] = {-1, -1, -1};

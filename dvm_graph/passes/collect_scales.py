@@ -22,7 +22,7 @@ from dvm_graph.ir import OPERATORS, RELAYOUTS, DType, Graph, Kind, Node, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
-_MOST = 2.0**14
+MODERATE = 2.0**14
 """Factors, and their inverses, up to which moving them is harmless."""
 
 
@@ -62,7 +62,7 @@ def _collect(node: Node, builder: Builder) -> bool:
     if not known or (len(known) == 1 and known[0].computed):
         return False
     factor = float(np.prod([s.factor for s in known]))
-    if not 1 / _MOST <= abs(factor) <= _MOST:
+    if not 1 / MODERATE <= abs(factor) <= MODERATE:
         return False
     keeper = next((s for s in known if s.computed), None)
     with builder.scope(node):
@@ -108,6 +108,6 @@ def _product(node: Node, views: tuple[Node, ...], facts: Facts) -> _Scaled | Non
             continue
         factor = float(number.data.reshape(-1)[0])
         same = facts.same_shape(source.shape, node.output.shape or ())
-        if 1 / _MOST <= abs(factor) <= _MOST and same:
+        if 1 / MODERATE <= abs(factor) <= MODERATE and same:
             return _Scaled(source, factor, views)
     return None

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph.ir import DType, Graph, Node, Shape, Value
+from dvm_graph.passes.collect_scales import MODERATE
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
@@ -31,8 +32,6 @@ _PRODUCTS = frozenset({"matmul", "depthwise"})
 _STEPS = frozenset({"add", "sub", "mul", "div"})
 _VIEWS = frozenset({"reshape", "transpose"})
 
-_MOST = 2.0**14
-"""Of factors and of what is added: what is moderate, as in `collect_scales`."""
 _MOST_BYTES = 1 << 24
 """Of weights: those of convolutions have less."""
 
@@ -127,7 +126,7 @@ def _step(node: Node, facts: Facts) -> _Affine | None:
     if node.op == "div":
         with np.errstate(divide="ignore"):
             number = 1 / number
-    if not (np.abs(number) <= _MOST).all():  # nor NaN
+    if not (np.abs(number) <= MODERATE).all():  # nor NaN
         return None
     if node.op in ("add", "sub"):
         return _Affine(x, np.ones_like(number), number)
@@ -201,7 +200,8 @@ def _scaled(product: Node, factor: Row, builder: Builder) -> Value | None:
         return None
     for view in views:
         source = _known_extents(view.required(0).shape)
-        assert source is not None
+        if source is None:
+            return None
         turned = view.op == "transpose"
         by = by.transpose(np.argsort(view.attrs["perm"])) if turned else np.reshape(by, source)
     scaled = _multiplied(np.asarray(weights.data), by)

@@ -1,7 +1,7 @@
 """Bags: sums, means or greatest elements of rows of a table, those of so many indices at a time as offsets say.
 
 Bags of one size, which torch makes of a matrix of indices, are an axis that is reduced; what others hold is added up by index.
-What the backward pass needs is `decompositions.py`'s.
+What the backward pass needs is in `bag_gradients.py`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import torch
 from dvm_graph.decompose.operands import shape_of
 from dvm_graph.ir import DType, Value
 from dvm_graph.symbolic import Dim, add, mul
+from dvm_graph.torch_backend.bag_gradients import MAX, MEAN, SUM
 from dvm_graph.torch_backend.scattering import written
 from dvm_graph.torch_backend.translation import Translation, entry
 
 aten = torch.ops.aten
-
-_SUM, _MEAN, _MAX = range(3)
 
 
 class _Bags:
@@ -84,7 +83,7 @@ def _embedding_bag(
     indices: Value,
     offsets: Value,
     _by_frequency: bool = False,
-    mode: int = _SUM,
+    mode: int = SUM,
     _sparse: bool = False,
     weights: Value | None = None,
     last: bool = False,
@@ -102,13 +101,13 @@ def _embedding_bag(
     counted = b.ne(places, b.scalar(padding, DType.INT64))
     counts = bags.reduced(b.cast(counted, DType.INT64), "add", 0)
     if padding >= 0:
-        absent = b.scalar(-math.inf if mode == _MAX else 0, dtype)
+        absent = b.scalar(-math.inf if mode == MAX else 0, dtype)
         rows = b.select(b.reshape(counted, (*shape_of(indices), 1)), rows, absent)
-    if mode == _MAX:
+    if mode == MAX:
         found, greatest = _greatest(t, bags, rows, places, counted, counts)
     else:
         found, greatest = bags.reduced(rows, "add", 0), None
-    if mode == _MEAN:
+    if mode == MEAN:
         some = b.max(counts, b.scalar(1, counts.dtype))
         found = b.div(found, b.reshape(b.cast(some, dtype), (*shape_of(counts), 1)))
     return [

@@ -12,6 +12,8 @@ import torch
 from torch._decomp import get_decompositions
 from torch._prims_common import compute_elementwise_output_logical_to_physical_perm
 
+from dvm_graph.torch_backend.bag_gradients import BAG_GRADIENTS
+
 aten = torch.ops.aten
 
 Tensor: TypeAlias = torch.Tensor
@@ -359,66 +361,6 @@ def _cdist_backward(gradient: Tensor, x: Tensor, y: Tensor, p: float, distance: 
     return unchanged
 
 
-_MEAN, _MAX = 1, 2
-"""Modes of bags of rows; 0: sums."""
-
-
-def _bag_of_each(indices: Tensor, offsets: Tensor) -> Tensor:
-    """The number of the bag that an index is of, by where bags begin."""
-    begun = offsets.new_zeros(indices.shape[0] + 1, dtype=torch.int64)
-    begun = begun.scatter_add(
-        0, offsets.to(torch.int64), torch.ones_like(offsets, dtype=torch.int64)
-    )
-    return begun[: indices.shape[0]].cumsum(0) - 1
-
-
-def _embedding_bag_backward(
-    gradient: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    _bag_of: Tensor,
-    counts: Tensor,
-    greatest: Tensor,
-    rows: int,
-    by_frequency: bool,
-    mode: int,
-    sparse: bool,
-    weights: Tensor | None,
-    padding: int = -1,
-) -> Tensor:
-    """The gradient of a table of so many rows. By how often an index is there, torch's counts are not those."""
-    if sparse or by_frequency:
-        unchanged: Tensor = NotImplemented
-        return unchanged
-    table = gradient.new_zeros((rows, gradient.shape[1]))
-    if mode == _MAX:
-        given = gradient.masked_fill(counts[:, None] == 0, 0)
-        return table.scatter_add(0, greatest.to(torch.int64), given)
-    if mode == _MEAN:
-        gradient = gradient / counts.clamp(min=1)[:, None].to(gradient.dtype)
-    given = gradient.index_select(0, _bag_of_each(indices, offsets))
-    if weights is not None:
-        given = given * weights[:, None]
-    if padding >= 0:
-        given = given.masked_fill((indices == padding)[:, None], 0)
-    return table.index_put((indices,), given, accumulate=True)
-
-
-def _embedding_bag_weights_backward(
-    gradient: Tensor,
-    table: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    _bag_of: Tensor,
-    _mode: int,
-    padding: int = -1,
-) -> Tensor:
-    """The gradient of what rows are multiplied by."""
-    bags = gradient.index_select(0, _bag_of_each(indices, offsets))
-    given = (bags * table.index_select(0, indices)).sum(1)
-    return given if padding < 0 else given.masked_fill(indices == padding, 0)
-
-
 _BROKEN_DOWN = [
     *(aten.native_layer_norm_backward, aten.native_group_norm_backward, aten.gelu_backward),
     *(aten._softmax_backward_data, aten._log_softmax_backward_data, aten._adaptive_avg_pool2d),
@@ -451,6 +393,5 @@ DECOMPOSED: dict[Any, Callable[..., Any]] = {
     aten.put.default: _put,
     aten._cdist_forward.default: _cdist,
     aten._cdist_backward.default: _cdist_backward,
-    aten._embedding_bag_backward.default: _embedding_bag_backward,
-    aten._embedding_bag_per_sample_weights_backward.default: _embedding_bag_weights_backward,
+    **BAG_GRADIENTS,
 }

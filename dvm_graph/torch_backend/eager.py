@@ -31,6 +31,7 @@ from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
 from dvm_graph.stream import open_stream
 from dvm_graph.torch_backend.decompositions import DECOMPOSED
+from dvm_graph.torch_backend.layouts import inverse, is_row_major, order_of
 from dvm_graph.torch_backend.operators import TABLE
 from dvm_graph.torch_backend.stream_builder import StreamBuilder, Streamed, streamed
 from dvm_graph.torch_backend.translation import DTYPES, UNSUPPORTED, Translation
@@ -92,9 +93,7 @@ class _Mode(TorchDispatchMode):
                 if call.function is not None:
                     with self:
                         found = call.function(*args, **kwargs)
-                    if found is NotImplemented:
-                        return _run(func, args, kwargs)
-                    return found
+                    return _run(func, args, kwargs) if found is NotImplemented else found
                 try:
                     return self.buffer.capture(call, args, kwargs)
                 except _Shared:
@@ -213,7 +212,7 @@ class Cell:
         if order == sorted(order):
             return _computed(self.value)
         stored = self.buffer.stream.append("transpose", (self.value,), order)
-        return _computed(stored).permute(_inverse(order))
+        return _computed(stored).permute(inverse(order))
 
     def own(self) -> torch.Tensor:
         if self.real is None:
@@ -335,7 +334,7 @@ class _Buffer:
             raise UnsupportedError(f"{call.target} gives {made.shape}")
         value = self._held(made)
         if not call.view:
-            order = _order(meta.shape, meta.stride())
+            order = order_of(meta.shape, meta.stride())
             if order is None:
                 raise UnsupportedError("a result with gaps")
             return self._tensor(Cell(self, value, order), value, meta, 0)
@@ -382,7 +381,7 @@ class _Buffer:
             for extent, step in zip(tensor.shape, tensor.stride(), strict=True)
         ]
         held = tensor.as_strided(narrow, tensor.stride())
-        order = _order(narrow, tensor.stride())
+        order = order_of(narrow, tensor.stride())
         if order is None:
             held, order, ordinary = held.contiguous().clone(), list(range(len(narrow))), False
         else:
@@ -397,7 +396,7 @@ class _Buffer:
             held,
         )
         if order != sorted(order):
-            value = self.stream.append("transpose", (value,), _inverse(order))
+            value = self.stream.append("transpose", (value,), inverse(order))
         if tuple(narrow) != tuple(tensor.shape):
             value = self.stream.append("broadcast_to", (value,), list(tensor.shape))
         if ordinary:
@@ -491,7 +490,7 @@ def _call(func: Any, args: Any, kwargs: dict[str, Any]) -> _Call | None:
     if "device" in kwargs or not tensors:
         kwargs = {**kwargs, "device": "meta"}
     metas = tree_map_only(torch.Tensor, _as_meta, (tuple(args), kwargs))
-    if not all(map(_is_row_major, tensors)) or len(target._schema.returns) > 1:
+    if not all(map(is_row_major, tensors)) or len(target._schema.returns) > 1:
         # The device `meta` does not lay out all results as the CPU does where operands are laid out otherwise, nor has each of several the
         # CPU's type.
         metas = tree_map_only(torch.Tensor, _empty, (tuple(args), given))
@@ -529,15 +528,6 @@ def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
 
 def _empty(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-
-
-def _is_row_major(tensor: torch.Tensor) -> bool:
-    step = 1
-    for extent, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if stride != step:
-            return False
-        step *= extent
-    return True
 
 
 def _flatten(item: Any) -> Iterator[Any]:
@@ -579,25 +569,3 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if not schema.is_mutable:
         return result
     return tree_map_only(torch.Tensor, lambda made: outer.get(id(made), made), result)
-
-
-# -- layouts
-
-
-def _order(shape: Sequence[int], strides: Sequence[int]) -> list[int] | None:
-    """Axes from the outermost in memory on; None: there are gaps between elements."""
-    order = sorted(range(len(shape)), key=lambda axis: (-strides[axis], axis))
-    # Axes of one element lie anywhere.
-    order = [axis for axis in order if shape[axis] == 1] + [a for a in order if shape[a] != 1]
-    step = 1
-    for axis in reversed(order):
-        if shape[axis] != 1:
-            if strides[axis] != step:
-                return None
-            step *= shape[axis]
-    kept = [axis for axis in order if shape[axis] != 1]
-    return list(range(len(shape))) if kept == sorted(kept) else order
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return sorted(range(len(order)), key=order.__getitem__)

@@ -7,10 +7,10 @@ namespace {
 
 // What the low byte of a node's result may be taken for, as bits: the number that the result is, if
 // it is unsigned, or signed, or either way; or just that byte of it.
-constexpr uint8_t kUnsigned = 1, kSigned = 2, kLow = 8;
+constexpr uint8_t kUnsigned = 1, kSigned = 2, kLow = 4;
 constexpr uint8_t kNumber = kUnsigned | kSigned;
 // Besides: a condition that is made of bytes.
-constexpr uint8_t kCondition = 4;
+constexpr uint8_t kCondition = 8;
 
 bool orders(PlanOp op) {
   return op == PlanOp::lt_ || op == PlanOp::le_ || op == PlanOp::gt_ || op == PlanOp::ge_;
@@ -165,7 +165,7 @@ class ByteKeeper {
     if (is_read(node) || node.op == PlanOp::store_) access_of(node).storage = DType::b8;
     if (node.op == PlanOp::lookup_) table_of(node).storage = DType::b8;
     if (node.op == PlanOp::fill_) node.immediate &= 0xff;
-    if (is_signed) node.narrow_to = DType::i8;
+    node.signed_bytes = is_signed;
     if (node.op == PlanOp::narrow_) {
       stand_in_[i] = node.inputs[0];
       node = {.op = PlanOp::fill_};  // of no readers

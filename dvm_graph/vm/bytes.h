@@ -4,8 +4,8 @@
 // bit by bit needs no more than it has in memory: there bytes are b8, which instructions keep as
 // they are, of which a vector holds four times as many, and a load or store that converts nothing
 // is part of what reads or makes it. Where the device computes in 8 bits, so are bounds, and sums,
-// differences and products, whose low bytes are right however much is left of the rest: what reads
-// them wraps as they do, or a `narrow` stands before it. A node whose operands or readers want
+// differences and products: their low bytes do not depend on the rest, which is asked for by nobody
+// where a `narrow` follows, or only low bytes are read again. A node whose operands or readers want
 // numbers stays as it is, and so does what it reads.
 #pragma once
 
@@ -20,11 +20,6 @@ struct BytesScratch {
   std::vector<uint8_t> kinds;     // of a node of the plan
   std::vector<int32_t> stand_in;  // the same: what its readers read
 };
-
-// What such a node reads are signed numbers, as its instruction has to know.
-inline bool takes_signed_bytes(const NormalNode& node) {
-  return node.op != PlanOp::narrow_ && node.narrow_to == DType::i8;
-}
 
 // Changes nodes, and the storage dtype of their accesses.
 void keep_bytes(NormalPlan& plan, const Target& target, BytesScratch& scratch);

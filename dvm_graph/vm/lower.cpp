@@ -6,7 +6,6 @@
 
 #include "kernels/numbers.h"
 #include "vm/bounds.h"
-#include "vm/bytes.h"
 #include "vm/repeated_rows.h"
 
 namespace dvm {
@@ -377,7 +376,7 @@ void Lowering::lower_map(int32_t node) {
   const bool looks_up = n.op == PlanOp::lookup_;
   if (looks_up) dtype = plan_.accesses[n.weights].storage;
   if (family == Family::v_cast_from_f32) dtype = n.dtype;
-  if (takes_signed_bytes(n)) dtype = DType::i8;
+  if (n.signed_bytes) dtype = DType::i8;
   Instruction map = begin(node, family, dtype);
   if (n.op == PlanOp::check_index_) map.extra[0] = static_cast<uint64_t>(n.limit);
   for (const int32_t input : n.inputs) {
@@ -402,7 +401,7 @@ void Lowering::lower_reduce(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
   materialise_immediate(n.inputs[0]);
   const bool accumulates = (n.reduce_axes & chunk_axes_) != 0;
-  Instruction reduce = begin(node, family_of(n.op), takes_signed_bytes(n) ? DType::i8 : n.dtype);
+  Instruction reduce = begin(node, family_of(n.op), n.signed_bytes ? DType::i8 : n.dtype);
   if (accumulates) {
     reduce.changed_mask = 0;
     reduce.flags = kAccumulate;

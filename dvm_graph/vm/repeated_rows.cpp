@@ -7,8 +7,6 @@
 namespace dvm {
 namespace {
 
-constexpr int64_t kLeastLines = 4;  // of a row, from which on it is copied as a whole
-
 // The axes along which the access has other elements; false: not all of those lie side by side.
 bool is_dense(const NormalPlan& plan, const NormalAccess& access, uint32_t& axes) {
   int64_t stride = 1;

@@ -13,6 +13,8 @@
 
 namespace dvm {
 
+inline constexpr int64_t kLeastLines = 4;  // of a row that is moved as a whole
+
 struct RepeatedRows {
   int first = -1;     // axis: a long row goes on from there to the innermost one. -1: not such
   uint32_t axes = 0;  // that the load lacks

@@ -17,7 +17,6 @@ constexpr int64_t kByRowsPerCore = 32;  // tiles where passes take turns on rows
 constexpr int64_t kFirstInPrivate = 8;  // shares of a first-level cache in the core's own
 constexpr double kLeastLive = 0.5;      // bytes per element that matter
 constexpr double kLeastHeld = 4;    // bytes per element assumed after an attempt that did not fit
-constexpr int64_t kLeastLines = 4;  // of a row of a tile that is read across rows
 constexpr int64_t kLeastSums = 64;  // elements of a chunk along reduced axes
 constexpr int64_t kLeastRows =
     8;                            // the same, where rows beside them are read or stored as they lie

@@ -18,9 +18,11 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kBlock = 64;  // elements, compared at once
-constexpr int64_t kNear = 128;  // elements that are compared one by one
-constexpr int64_t kHandful = 16;
-constexpr int64_t kTile = 16;  // columns that are read together: a line of memory
+// Elements that are compared one by one: among the first few the best grow so often that to search
+// blocks would find one after the other.
+constexpr int64_t kNear = 128;
+constexpr int64_t kHandful = 16;  // that take less to be moved up by one than a heap to be mended
+constexpr int64_t kTile = 16;     // columns that are read together: a line of memory
 constexpr int64_t kLine = 64;
 
 // From here on, of log(k) / log(n), selecting among all elements is faster than a heap.
