@@ -316,8 +316,8 @@ class Assembler {
         body_.push_back(static_cast<uint64_t>(line.number()));
       }
       if (has_window(info.form)) read_window(line);
-      if (has_bounds(info.form)) {
-        read_bounds(line, dtype);
+      if (has_ending(info.form)) {
+        read_ending(line, dtype);
       } else if (has_levels(form)) {
         read_levels(line);
       } else if (form.extra == Extra::block) {
@@ -333,8 +333,16 @@ class Assembler {
     std::memcpy(&body_[begin], &head, sizeof head);
   }
 
-  void read_bounds(LineReader& line, DType dtype) {
+  void read_ending(LineReader& line, DType dtype) {
     line.expect("clamp");
+    read_two(line, dtype);
+    if (line.accept("gate"))
+      read_two(line, dtype);
+    else
+      body_.insert(body_.end(), kEndingWords - 2, 0);
+  }
+
+  void read_two(LineReader& line, DType dtype) {
     for (const char* before : {"(", ","}) {
       line.expect(before);
       line.expect("#");

@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "kernels/numbers.h"
-#include "vm/bounds.h"
 #include "vm/cube_operands.h"
+#include "vm/ending.h"
 
 namespace dvm {
 namespace {
@@ -192,7 +192,7 @@ class CubeLowering {
   // Where a product goes, with what finishes it in passing.
   TileValue place_result(const BlockedProduct& product, uint8_t mask) {
     const Finish finish = finish_of(product);
-    if (finish.nodes > 0) leave_to_product(finish);
+    leave_to_product(finish.node, product.node);
     lowering_.state(product.node).lowered = true;
     const int32_t result = finish.nodes > 0 ? finish.node : product.node;
     NodeState& c = lowering_.state(result);
@@ -279,18 +279,16 @@ class CubeLowering {
     code_.instructions.push_back(matmul);
   }
 
-  // From a product's node to what finishes it, all are its own.
-  void leave_to_product(const Finish& finish) {
-    int32_t node = finish.node;
-    for (int i = 0; i < finish.nodes; ++i) {
-      lowering_.state(node).lowered = true;
-      const auto& inputs = plan_.nodes[node].inputs;
-      const PlanOp first = plan_.nodes[inputs[0]].op;
-      node = inputs[first == PlanOp::fill_ || first == PlanOp::load_ ? 1 : 0];
-    }
+  // From what finishes a product back to its node, all are its own.
+  void leave_to_product(int32_t node, int32_t product) {
+    if (node <= product) return;
+    const NormalNode& own = plan_.nodes[node];
+    if (own.op == PlanOp::fill_ || own.op == PlanOp::load_) return;
+    lowering_.state(node).lowered = true;
+    for (const int32_t input : own.inputs) leave_to_product(input, product);
   }
 
-  // The first block of k adds to the addend, the last one keeps to the bounds.
+  // The first block of k adds to the addend, the last one ends the sums.
   void finish_in_passing(const Finish& finish, Ends ends, TileInstruction& matmul) {
     const bool adds = ends.first && finish.addend >= 0;
     if (!adds && !ends.last) return;
@@ -310,9 +308,9 @@ class CubeLowering {
     }
     matmul.operands[matmul.operand_count++] = addend;
     if (ends.last) {
-      std::ranges::copy(finish.bounds, matmul.extra);
+      std::ranges::copy(finish.ending, matmul.extra);
     } else {
-      Bounds().write(dtype_, matmul.extra);
+      Ending().write(dtype_, matmul.extra);
     }
   }
 

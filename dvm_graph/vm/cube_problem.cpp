@@ -8,7 +8,6 @@
 
 #include "kernels/numbers.h"
 #include "vm/block_cost.h"
-#include "vm/bounds.h"
 #include "vm/isa.h"
 #include "vm/panels.h"
 #include "vm/whole_level.h"
@@ -279,8 +278,8 @@ void CubeProblem::find_finish() {
 }
 
 void CubeProblem::find_sum(Product& product) const {
-  Bounds bounds;
-  bounds.write(dtype_, product.finish.bounds);
+  Ending ending;
+  ending.write(dtype_, product.finish.ending);
   // A B that is read in place passes in short pieces of k: C is better off in local memory.
   const bool packed = product.pack_b || (product.panels && storage_is_register(product.b));
   if (!target_.unified_memory || bundle_ > 1 || !packed) return;
@@ -291,17 +290,8 @@ void CubeProblem::find_sum(Product& product) const {
     finish.node = sum;
     finish.nodes++;
   }
-  // Users come behind what they use: the chain ends.
-  for (int32_t user = 0; (user = only_user(finish.node)) >= 0;) {
-    const NormalNode& node = plan_.nodes[user];
-    if (node.op != PlanOp::max_ && node.op != PlanOp::min_) break;
-    const int32_t other = node.inputs[node.inputs[0] == finish.node ? 1 : 0];
-    if (plan_.nodes[other].op != PlanOp::fill_) break;
-    const double number = real_of(dtype_, plan_.nodes[other].immediate);
-    if (!bounds.keep(node.op == PlanOp::max_, number)) break;
-    finish.node = user;
-    finish.nodes++;
-  }
+  while (follow_number(finish, ending) || follow_gate(finish, ending)) {
+  }  // users come behind what they use: the chain ends
   if (finish.nodes == 0) return;
   // Beside others, it goes to local memory, and what is stored comes behind all products.
   const bool beside = blocks_.products > 1;
@@ -310,8 +300,54 @@ void CubeProblem::find_sum(Product& product) const {
     const int32_t store = only_user(finish.node);
     if (!stores_rows(store) || access_of(store).storage != dtype_) return;
   }
-  bounds.write(dtype_, finish.bounds);
+  ending.write(dtype_, finish.ending);
   product.finish = finish;
+}
+
+bool CubeProblem::number_of(int32_t user, int32_t node, double& number) const {
+  const int32_t other = other_of(user, node);
+  if (other < 0 || plan_.nodes[other].op != PlanOp::fill_) return false;
+  number = real_of(dtype_, plan_.nodes[other].immediate);
+  return true;
+}
+
+bool CubeProblem::follow_number(Finish& finish, Ending& ending) const {
+  const int32_t user = only_user(finish.node);
+  double number = 0;
+  if (user < 0 || !number_of(user, finish.node, number)) return false;
+  const NormalNode& node = plan_.nodes[user];
+  if (!ending.follow(dtype_, node.op, number, node.inputs[0] == finish.node)) return false;
+  finish.node = user;
+  finish.nodes++;
+  return true;
+}
+
+// The product times a line of itself, or the greater of it and a part of it.
+bool CubeProblem::follow_gate(Finish& finish, Ending& ending) const {
+  if (ending.gates || ending.line.is_bounded()) return false;
+  int32_t users[2] = {-1, -1};
+  int count = 0;
+  for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+    for (const int32_t input : plan_.nodes[i].inputs) {
+      if (input != finish.node) continue;
+      if (count == 2) return false;
+      users[count++] = static_cast<int32_t>(i);
+    }
+  }
+  if (count < 2) return false;
+  Line line;
+  int32_t end = finish.node, nodes = 1;
+  for (int32_t user = users[0]; user != users[1]; user = only_user(end), ++nodes) {
+    double number = 0;
+    if (user < 0 || !number_of(user, end, number)) return false;
+    const NormalNode& node = plan_.nodes[user];
+    if (!line.follow(node.op, number, node.inputs[0] == end)) return false;
+    end = user;
+  }
+  if (!ending.gate(dtype_, plan_.nodes[users[1]].op, line)) return false;
+  finish.node = users[1];
+  finish.nodes += nodes;
+  return true;
 }
 
 int32_t CubeProblem::other_of(int32_t user, int32_t node) const {

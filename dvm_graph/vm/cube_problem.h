@@ -8,21 +8,23 @@
 
 #include "kernels/normalise.h"
 #include "vm/block_shape.h"
+#include "vm/ending.h"
+#include "vm/isa.h"
 #include "vm/target.h"
 #include "vm/window_tiles.h"
 
 namespace dvm {
 
 // What the cube unit makes of a product in passing: its sum with as many elements that are
-// loaded, or with a row of them, within bounds; or, of sums of bytes, that sum times a factor,
-// rounded, as one of some levels.
+// loaded, or with a row of them, ended (vm/ending.h); or, of sums of bytes, that sum times a
+// factor, rounded, as one of some levels.
 struct Finish {
-  int nodes = 0;            // behind the product that are no instructions of their own
-  int32_t node = -1;        // the last of them; the product where there are none
-  int32_t addend = -1;      // load, or fill of sums of bytes; -1: there is none
-  uint64_t bounds[2] = {};  // immediates
-  int32_t factor = -1;      // load or fill; -1: nothing is quantised
-  int32_t store = -1;       // of a quantised result, as bytes; -1: it is left to who reads it
+  int nodes = 0;        // behind the product that are no instructions of their own
+  int32_t node = -1;    // the last of them; the product where there are none
+  int32_t addend = -1;  // load, or fill of sums of bytes; -1: there is none
+  uint64_t ending[kEndingWords] = {};
+  int32_t factor = -1;  // load or fill; -1: nothing is quantised
+  int32_t store = -1;   // of a quantised result, as bytes; -1: it is left to who reads it
   Levels levels = {};
   bool bundles = false;  // of them, which are the A of another product as they are
 
@@ -98,6 +100,9 @@ class CubeProblem {
   int vector_nodes_until(int32_t last) const;
   void find_finish();
   void find_sum(Product& product) const;
+  bool follow_number(Finish& finish, Ending& ending) const;
+  bool follow_gate(Finish& finish, Ending& ending) const;
+  bool number_of(int32_t user, int32_t node, double& number) const;
   void find_levels(Product& product) const;
   bool follow(Finish& finish, PlanOp op) const;
   void follow_to_bytes(Finish& finish) const;

@@ -50,13 +50,8 @@ void add_instruction(Text& text, const uint64_t* words) {
     }
     text.add(")");
   }
-  if (has_bounds(info.form)) {
-    const uint64_t* const bounds = bounds_of(info.form, words);
-    text.add(" clamp (");
-    add_immediate(text, dtype, bounds[0]);
-    text.add(", ");
-    add_immediate(text, dtype, bounds[1]);
-    text.add(")");
+  if (has_ending(info.form)) {
+    add_ending(text, dtype, ending_words(info.form, words));
   } else if (has_levels(form)) {
     const Levels levels = levels_of(info.form, words);
     text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")", levels.low, levels.high,

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
-#include "vm/bounds.h"
+#include "vm/ending.h"
 #include "vm/strips.h"
 #include "vm/tile_loops.h"
 #include "vm/whole_level.h"
@@ -28,29 +29,28 @@ class Chain {
   // Goes on to the next instruction, if it is of this kind; null: it is not. Valid until the next
   // call.
   const TileInstruction* next(Family family, DType dtype) {
-    if (end_ >= code_->instructions.size()) return nullptr;
-    const TileInstruction& sums = code_->instructions[sums_];
-    at_ = code_->instructions[end_];
-    if (at_.family != family || at_.dtype != dtype) return nullptr;
-    if (at_.changed_mask != sums.changed_mask || ((at_.flags ^ sums.flags) & kChunks) != 0)
-      return nullptr;
-    const Loops loops = loops_of(sums);
-    if (loops_of(at_) != loops) {
-      if (!loops_of(at_).flat() || !splits(*code_, at_, loops, 0)) return nullptr;
-      split(*code_, at_, loops);
-    }
-    const bool alone = made_.space == Space::local && !code_->buffers[made_.index].kept &&
-                       (*last_use_)[made_.index] == static_cast<int32_t>(end_);
-    int reads = 0;
-    for (int k = 1; k < at_.operand_count; ++k) {
-      if (!is_made(at_.operands[k])) continue;
-      read_ = k;
-      ++reads;
-    }
-    if (!alone || reads != 1) return nullptr;
+    if (!find(family, dtype)) return nullptr;
+    const bool again = forked_ && is_same(made_, fork_);
+    if (!(again || is_last_read(made_)) || reads_of(made_) != 1) return nullptr;
     made_ = at_.operands[0];
     ++end_;
     return &at_;
+  }
+
+  // What has been made is read by the next instruction, and by the one that `join` goes on to.
+  void fork() {
+    fork_ = made_;
+    forked_ = true;
+  }
+  bool join(Family family, DType dtype) {
+    if (!forked_ || !find(family, dtype) || at_.operand_count != 3) return false;
+    if (!is_last_read(made_) || !is_last_read(fork_)) return false;
+    const int reads = is_same(made_, fork_) ? 2 : 1;
+    if (reads_of(made_) != reads || reads_of(fork_) != reads) return false;
+    made_ = at_.operands[0];
+    forked_ = false;
+    ++end_;
+    return true;
   }
 
   const TileOperand& made() const { return made_; }  // by the last instruction
@@ -72,6 +72,22 @@ class Chain {
     return by.space == Space::immediate || (by.outer != 0) + (by.middle != 0) + (by.inner != 0) < 2;
   }
 
+  // An operation with a number, which `take` is told, and whether it is the second operand.
+  template <class Take>
+  bool next_with_number(DType dtype, Take take) {
+    static constexpr std::pair<Family, PlanOp> kOperations[] = {{Family::v_max, PlanOp::max_},
+                                                                {Family::v_min, PlanOp::min_},
+                                                                {Family::v_add, PlanOp::add_},
+                                                                {Family::v_mul, PlanOp::mul_},
+                                                                {Family::v_div, PlanOp::div_}};
+    for (const auto& [family, op] : kOperations) {
+      if (!next(family, dtype)) continue;
+      return other().space == Space::immediate &&
+             take(op, real_of(dtype, other().immediate()), read_ == 1);
+    }
+    return false;
+  }
+
   // That number, as a level.
   bool level(int64_t& level) const {
     if (other().space != Space::immediate) return false;
@@ -84,16 +100,47 @@ class Chain {
   }
 
  private:
-  bool is_made(const TileOperand& operand) const {
-    return operand.space == Space::local && operand.index == made_.index &&
-           operand.offset == made_.offset && operand.inner == made_.inner &&
-           operand.middle == made_.middle && operand.outer == made_.outer;
+  // Whether the next instruction is of this kind and goes over the same loops.
+  bool find(Family family, DType dtype) {
+    if (end_ >= code_->instructions.size()) return false;
+    const TileInstruction& sums = code_->instructions[sums_];
+    at_ = code_->instructions[end_];
+    if (at_.family != family || at_.dtype != dtype) return false;
+    if (at_.changed_mask != sums.changed_mask || ((at_.flags ^ sums.flags) & kChunks) != 0)
+      return false;
+    const Loops loops = loops_of(sums);
+    if (loops_of(at_) != loops) {
+      if (!loops_of(at_).flat() || !splits(*code_, at_, loops, 0)) return false;
+      split(*code_, at_, loops);
+    }
+    return true;
+  }
+
+  static bool is_same(const TileOperand& a, const TileOperand& b) {
+    return a.space == b.space && a.index == b.index && a.offset == b.offset && a.inner == b.inner &&
+           a.middle == b.middle && a.outer == b.outer;
+  }
+  // Of a value by the instruction at hand.
+  bool is_last_read(const TileOperand& value) const {
+    return value.space == Space::local && !code_->buffers[value.index].kept &&
+           (*last_use_)[value.index] == static_cast<int32_t>(end_);
+  }
+  int reads_of(const TileOperand& value) {
+    int reads = 0;
+    for (int k = 1; k < at_.operand_count; ++k) {
+      if (value.space != Space::local || !is_same(at_.operands[k], value)) continue;
+      read_ = k;
+      ++reads;
+    }
+    return reads;
   }
 
   const TileCode* code_;
   const std::vector<int32_t>* last_use_;
   size_t sums_, end_;
   TileOperand made_;  // what the instruction before has written
+  TileOperand fork_;  // what has been written before, and is read further on
+  bool forked_ = false;
   TileInstruction at_ = kNoInstruction;
   int read_ = 0;  // the operand that this one reads it as
 };
@@ -130,30 +177,42 @@ class Finisher {
     }
   }
 
-  // A row is added, and results are kept between numbers.
+  // A row is added, and what results end as.
   size_t find_bounded(size_t sums) {
     Chain chain(code_, last_use_, sums);
     finished_ = code_.instructions[sums];
     const DType dtype = finished_.dtype;
-    Bounds bounds;
+    Ending ending;
     Chain more = chain;
     if (more.next(Family::v_add, dtype) && more.is_row_or_zero()) {
       finished_.operands[kAddend] = more.other();
       chain = more;
     }
-    while (bound(more = chain, dtype, bounds)) chain = more;
-    bounds.write(dtype, finished_.extra);
+    while (follow_number(more = chain, dtype, ending) || follow_gate(more = chain, dtype, ending))
+      chain = more;
+    ending.write(dtype, finished_.extra);
     finished_.operands[0] = chain.made();
     finished_.flags |= chain.flags() & kStream;
     return chain.end();
   }
 
-  static bool bound(Chain& chain, DType dtype, Bounds& bounds) {
-    const bool above = chain.next(Family::v_max, dtype) != nullptr;
-    if (!above && !chain.next(Family::v_min, dtype)) return false;
-    const TileOperand& number = chain.other();
-    return number.space == Space::immediate &&
-           bounds.keep(above, real_of(dtype, number.immediate()));
+  static bool follow_number(Chain& chain, DType dtype, Ending& ending) {
+    return chain.next_with_number(dtype, [&](PlanOp op, double number, bool right) {
+      return ending.follow(dtype, op, number, right);
+    });
+  }
+
+  // As CubeProblem::follow_gate.
+  static bool follow_gate(Chain& chain, DType dtype, Ending& ending) {
+    if (ending.gates || ending.line.is_bounded()) return false;
+    Line line;
+    const auto follow = [&](PlanOp op, double number, bool right) {
+      return line.follow(op, number, right);
+    };
+    chain.fork();
+    for (Chain more = chain; more.next_with_number(dtype, follow);) chain = more;
+    if (chain.join(Family::v_mul, dtype)) return ending.gate(dtype, PlanOp::mul_, line);
+    return chain.join(Family::v_max, dtype) && ending.gate(dtype, PlanOp::max_, line);
   }
 
   // The chain is what follows products that quantise, too (CubeProblem::find_levels).

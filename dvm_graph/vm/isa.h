@@ -87,9 +87,9 @@ enum class Extra : uint8_t {
   limit,
   gather,
   window,
-  bounds,
+  ending,
   levels,
-  window_bounds,
+  window_ending,
   window_levels,
   block
 };
@@ -184,7 +184,7 @@ constexpr const FamilyInfo& info_of(Family family) {
 const char* name_of(Family family);
 
 inline constexpr int kMostOperands = 6;
-inline constexpr int kBoundWords = 2;
+inline constexpr int kEndingWords = 4;
 
 // What a number is quantised to: integers from low to high, at most so far from 0, of which `zero`
 // stands for 0.
@@ -225,9 +225,9 @@ constexpr int words_of(Extra extra) {
                            1,
                            2,
                            kWindowWords,
-                           kBoundWords,
+                           kEndingWords,
                            kLevelWords,
-                           kWindowWords + kBoundWords,
+                           kWindowWords + kEndingWords,
                            kWindowWords + kLevelWords,
                            1};
   return words[static_cast<int>(extra)];
@@ -257,7 +257,7 @@ constexpr const FormInfo& form_info(Family family) { return form_info(info_of(fa
 
 // The words of a window come before other ones.
 constexpr bool has_window(const FormInfo& form) {
-  return form.extra == Extra::window || form.extra == Extra::window_bounds ||
+  return form.extra == Extra::window || form.extra == Extra::window_ending ||
          form.extra == Extra::window_levels;
 }
 constexpr bool has_window(Form form) { return has_window(form_info(form)); }
@@ -265,10 +265,10 @@ constexpr bool weighs_bytes(Form form) {
   return form == Form::depthwise_bytes || form == Form::depthwise_quantize;
 }
 constexpr bool weighs_windows(Form form) { return form == Form::depthwise || weighs_bytes(form); }
-constexpr bool has_bounds(const FormInfo& form) {
-  return form.extra == Extra::bounds || form.extra == Extra::window_bounds;
+constexpr bool has_ending(const FormInfo& form) {
+  return form.extra == Extra::ending || form.extra == Extra::window_ending;
 }
-constexpr bool has_bounds(Form form) { return has_bounds(form_info(form)); }
+constexpr bool has_ending(Form form) { return has_ending(form_info(form)); }
 constexpr bool has_levels(const FormInfo& form) {
   return form.extra == Extra::levels || form.extra == Extra::window_levels;
 }
@@ -306,13 +306,13 @@ constexpr const uint64_t* operand_words(const uint64_t* words, int k) { return w
 constexpr const uint64_t* extra_words(Form form, const uint64_t* words) {
   return operand_words(words, form_info(form).operand_count());
 }
-// Bounds or levels, behind a window.
-constexpr const uint64_t* bounds_of(Form form, const uint64_t* words) {
+// What results end as, by numbers or as levels, behind a window.
+constexpr const uint64_t* ending_words(Form form, const uint64_t* words) {
   return extra_words(form, words) + (has_window(form) ? kWindowWords : 0);
 }
 inline Levels levels_of(Form form, const uint64_t* words) {
   Levels levels;
-  std::memcpy(&levels, bounds_of(form, words), sizeof levels);
+  std::memcpy(&levels, ending_words(form, words), sizeof levels);
   return levels;
 }
 inline Operand operand_of(const uint64_t* words, int k) {

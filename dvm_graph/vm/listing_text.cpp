@@ -94,6 +94,18 @@ void add_immediate(Text& text, DType dtype, uint64_t bits) {
   }
 }
 
+void add_ending(Text& text, DType dtype, const uint64_t* words) {
+  const auto add_two = [&](const char* name, const uint64_t* two) {
+    text.add(" %s (", name);
+    add_immediate(text, dtype, two[0]);
+    text.add(", ");
+    add_immediate(text, dtype, two[1]);
+    text.add(")");
+  };
+  add_two("clamp", words);
+  if (words[2] != 0 || words[3] != 0) add_two("gate", words + 2);
+}
+
 void add_extents(Text& text, std::span<const uint8_t, 3> extents) {
   for (int loop = 0; loop < 3; ++loop) add_extent(text, extents[loop], loop == 0 ? '[' : ',');
   text.add("] ");

@@ -26,6 +26,7 @@ bool has_name(int64_t buffer, Names names);
 
 const char* kind_name(KernelKind kind);
 void add_immediate(Text& text, DType dtype, uint64_t bits);
+void add_ending(Text& text, DType dtype, const uint64_t* words);
 void add_extents(Text& text, std::span<const uint8_t, 3> extents);  // "[1,e2,e1] "
 void add_predicates(Text& text, uint8_t changed_mask, uint8_t flags);
 void add_sync(Text& text, Family family, uint64_t word);

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "kernels/numbers.h"
-#include "vm/bounds.h"
+#include "vm/ending.h"
 #include "vm/repeated_rows.h"
 
 namespace dvm {
@@ -300,7 +300,7 @@ void Lowering::lower_window(int32_t node) {
     operands[count++] = access_value(n.weights, plan_.accesses[n.weights].storage);
   if (family == Family::d_depthwise) {
     operands[count++].space = Space::immediate;  // 0
-    Bounds().write(n.dtype, window.extra);
+    Ending().write(n.dtype, window.extra);
   }
   emitter_.elementwise(window, n.axes, operands, count, false);
   nodes_[node].value = operands[0];

@@ -2,6 +2,7 @@
 // pointer registers; the allocator gives buffers their offsets, the encoder makes words of it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -41,7 +42,7 @@ struct TileInstruction {
   uint8_t extents[3] = {0, 0, 0};
   uint8_t operand_count = 0;
   TileOperand operands[kMostOperands];  // outputs first
-  uint64_t extra[kLevelWords] = {};
+  uint64_t extra[std::max(kLevelWords, kEndingWords)] = {};
   int32_t window = -1;  // index into TileCode::windows
 };
 

@@ -57,12 +57,8 @@ void add_extra(Text& text, const TileCode& code, const TileInstruction& instruct
     text.add(" limit %" PRId64, static_cast<int64_t>(instruction.extra[0]));
   } else if (extra == Extra::block) {
     text.add(" block %" PRId64, static_cast<int64_t>(instruction.extra[0]));
-  } else if (has_bounds(form)) {
-    text.add(" clamp (");
-    add_immediate(text, instruction.dtype, instruction.extra[0]);
-    text.add(", ");
-    add_immediate(text, instruction.dtype, instruction.extra[1]);
-    text.add(")");
+  } else if (has_ending(form)) {
+    add_ending(text, instruction.dtype, instruction.extra);
   } else if (has_levels(form)) {
     text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")",
              static_cast<int64_t>(instruction.extra[0]), static_cast<int64_t>(instruction.extra[1]),

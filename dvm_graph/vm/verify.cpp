@@ -132,7 +132,7 @@ class BodyVerifier {
       }
     }
     if (has_window(form) && !check_window(program_, reaches_, head, words, fail_)) return false;
-    if (has_bounds(form) && !check_bounds(info.form, dtype, words, fail_)) return false;
+    if (has_ending(form) && !check_ending(info.form, dtype, words, fail_)) return false;
     if (has_levels(form) && !check_levels(levels_of(info.form, words), dtype, fail_)) return false;
     switch (form.extra) {
       case Extra::limit: return static_cast<int64_t>(extra[0]) >= 0 || fail_("negative limit");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "kernels/transforms.h"
 #include "vm/panels.h"
@@ -26,16 +27,18 @@ bool check_block(Form form, const uint64_t* words, const Target& target, Fault& 
          fail("a block has other rows than scales, zeros and levels");
 }
 
-bool check_bounds(Form form, DType dtype, const uint64_t* words, Fault& fail) {
+bool check_ending(Form form, DType dtype, const uint64_t* words, Fault& fail) {
   const int addend = form_info(form).operand_count() - 1;
   const bool number = operand_of(words, addend).space() == Space::immediate;
   if (number && operand_words(words, addend)[1] != 0) return fail("a number added is not 0");
-  const uint64_t* const bounds = bounds_of(form, words);
+  const uint64_t* const ending = ending_words(form, words);
   const auto real = [dtype](uint64_t bits) {
     if (dtype == DType::f64) return std::bit_cast<double>(bits);
     return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
   };
-  return real(bounds[0]) <= real(bounds[1]) || fail("low is not up to high");
+  if (!(real(ending[0]) <= real(ending[1]))) return fail("low is not up to high");
+  const bool finite = std::isfinite(real(ending[2])) && std::isfinite(real(ending[3]));
+  return finite || fail("a gate is no line");
 }
 
 bool check_levels(const Levels& levels, DType dtype, Fault& fail) {

@@ -1,4 +1,4 @@
-// What instructions have behind their operands: blocks of levels, bounds, levels, windows.
+// What instructions have behind their operands: blocks of levels, endings, levels, windows.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace dvm {
 // Whole words of levels, beside scales and maybe zeros.
 bool check_block(Form form, const uint64_t* words, const Target& target, Fault& fail);
 
-// The addend, where it is a number, and the bounds.
-bool check_bounds(Form form, DType dtype, const uint64_t* words, Fault& fail);
+// The addend, where it is a number, and what results end as.
+bool check_ending(Form form, DType dtype, const uint64_t* words, Fault& fail);
 
 bool check_levels(const Levels& levels, DType dtype, Fault& fail);
 

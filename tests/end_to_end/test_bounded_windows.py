@@ -1,6 +1,6 @@
-"""Depth-wise convolutions begin with a row and are bounded in registers, whatever follows them.
+"""Convolutions begin with a row and end their sums in registers, between bounds or gated, whatever follows them.
 
-Every addend with every chain of bounds and every window, behind a product and before one, against onnxruntime.
+Every addend with every ending and every window, behind a product and before one, against onnxruntime.
 """
 
 from __future__ import annotations
@@ -26,40 +26,66 @@ ADDENDS = {
     "image": ("e = Add(d, p)", "e"),
     "itself": ("e = Add(d, d)", "e"),
 }
-BOUNDS = {
+# Of the last result {0} and the sum {1}.
+ENDINGS = {
     "none": (),
-    "relu": ("Relu({})",),
-    "clip": ("Clip({}, low, high)",),
-    "crossed": ("Max({}, high)", "Min({}, low)"),
-    "of a row": ("Max({}, row)",),
-    "not a number": ("Max({}, nan)",),
-    "and more": ("Relu({})", "Mul({}, row)", "Min({}, high)"),
+    "relu": ("Relu({0})",),
+    "clip": ("Clip({0}, low, high)",),
+    "crossed": ("Max({0}, high)", "Min({0}, low)"),
+    "of a row": ("Max({0}, row)",),
+    "not a number": ("Max({0}, nan)",),
+    "and more": ("Relu({0})", "Mul({0}, row)", "Min({0}, high)"),
+    "hard swish": ("HardSwish({0})",),
+    "as exported": ("Add({0}, three)", "Clip({0}, zero, six)", "Mul({1}, {0})", "Div({0}, six)"),
+    "times a sixth": ("Add({0}, three)", "Clip({0}, zero, six)", "Div({0}, six)", "Mul({0}, {1})"),
+    "leaky": ("LeakyRelu<alpha = 0.2>({0})",),
+    "leaky, scaled": ("LeakyRelu<alpha = 0.2>({0})", "Mul({0}, six)"),
+    "steep": ("LeakyRelu<alpha = 3.0>({0})",),
+    "squared": ("Mul({0}, {0})",),
+    "of a line": ("Mul({0}, low)", "Add({0}, three)", "Mul({0}, {1})"),
+    "and bounded": ("HardSwish({0})", "Relu({0})"),
+    "and moved": ("HardSwish({0})", "Add({0}, three)"),
+    "bounded before": ("Relu({0})", "HardSwish({0})"),
+    "gated by a row": ("Mul({0}, row)", "Add({0}, three)", "Clip({0}, zero, six)", "Mul({0}, {1})"),
+    "read again": ("Add({0}, three)", "Clip({0}, zero, six)", "Mul({0}, {1})", "Add({0}, {1})"),
+    "upside down": ("Div(six, {0})", "Clip({0}, zero, six)", "Mul({0}, {1})"),
+    "endless": ("Max({0}, endless)", "Mul({0}, {1})"),
 }
 WINDOWS = {
+    "3 x 3 of all": "kernel_shape = [3, 3], pads = [1, 1, 1, 1]",
     "3 x 3": "kernel_shape = [3, 3], pads = [1, 1, 1, 1]",
     "5 x 5 by 2": "kernel_shape = [5, 5], strides = [2, 2], pads = [2, 2, 2, 2]",
     "dilated": "kernel_shape = [3, 3], dilations = [2, 2], pads = [2, 2, 2, 2]",
 }
-MODEL = """g (float[n, 24, h, w] x, float[24, 24, 1, 1] k, float[24, 1, t, t] weights,
-    float[24, 1, 1] row, float zero, float number, float low, float high, float nan) => (float[n, a, b, c] y) {{
+MODEL = """g (float[n, 24, h, w] x, float[24, 24, 1, 1] k, float[24, c, t, t] weights,
+    float[24, 1, 1] row, float zero, float number, float low, float high, float nan, float three, float six,
+    float endless) => (float[n, a, b, c] y) {{
   p = Conv(x, k)
-  d = Conv<group = 24, {window}>(p, weights)
+  d = Conv<group = {groups}, {window}>(p, weights)
   {steps}
   y = {last}
 }}"""
 
 
-def model(addend: str, bounds: str, window: str, product: bool) -> onnx.ModelProto:
-    step, name = ADDENDS[addend]
-    steps = [step]
-    for i, bound in enumerate(BOUNDS[bounds]):
-        steps.append(f"b{i} = {bound.format(name)}")
+def groups_of(window: str) -> int:
+    return 1 if window.endswith("of all") else 24
+
+
+def model(addend: str, ending: str, window: str, product: bool) -> onnx.ModelProto:
+    step, total = ADDENDS[addend]
+    steps, name = [step], total
+    for i, operation in enumerate(ENDINGS[ending]):
+        steps.append(f"b{i} = {operation.format(name, total)}")
         name = f"b{i}"
     last = f"Conv({name}, k)" if product else f"Identity({name})"
-    return parse(MODEL.format(window=WINDOWS[window], steps="\n  ".join(steps), last=last))
+    return parse(
+        MODEL.format(
+            window=WINDOWS[window], groups=groups_of(window), steps="\n  ".join(steps), last=last
+        )
+    )
 
 
-CONSTANTS = ("k", "weights", "row", "zero", "number", "low", "high", "nan")
+CONSTANTS = ("k", "weights", "row", "zero", "number", "low", "high", "nan", "three", "six", "endless")
 
 
 def with_constants(proto: onnx.ModelProto, window: str) -> onnx.ModelProto:
@@ -67,13 +93,16 @@ def with_constants(proto: onnx.ModelProto, window: str) -> onnx.ModelProto:
     taps = 5 if window.startswith("5") else 3
     arrays: dict[str, Any] = {
         "k": random.standard_normal((24, 24, 1, 1)) / 5,
-        "weights": random.standard_normal((24, 1, taps, taps)) / 3,
+        "weights": random.standard_normal((24, 24 // groups_of(window), taps, taps)) / 3,
         "row": random.standard_normal((24, 1, 1)),
         "zero": 0.0,
         "number": 0.25,
         "low": -0.5,
         "high": 0.75,
         "nan": np.nan,
+        "three": 3.0,
+        "six": 6.0,
+        "endless": np.inf,
     }
     inputs = [i for i in proto.graph.input if i.name not in CONSTANTS]
     del proto.graph.input[:]
@@ -88,15 +117,15 @@ def with_constants(proto: onnx.ModelProto, window: str) -> onnx.ModelProto:
 
 CASES = [
     case
-    for case in itertools.product(ADDENDS, BOUNDS, WINDOWS)
+    for case in itertools.product(ADDENDS, ENDINGS, WINDOWS)
     if case[0] != "image" or case[2] != "5 x 5 by 2"  # whose image has another size
 ]
 
 
 @pytest.mark.parametrize("product", [False, True], ids=["result", "product"])
-@pytest.mark.parametrize(("addend", "bounds", "window"), CASES)
-def test_what_follows_sums_of_windows(addend: str, bounds: str, window: str, product: bool) -> None:
-    proto = with_constants(model(addend, bounds, window, product), window)
+@pytest.mark.parametrize(("addend", "ending", "window"), CASES)
+def test_what_follows_sums_of_windows(addend: str, ending: str, window: str, product: bool) -> None:
+    proto = with_constants(model(addend, ending, window, product), window)
     compiled, reference = dvm_graph.optimize(proto, strict=True), session(proto)
     for shape in ((1, 24, 7, 9), (3, 24, 1, 2), (2, 24, 14, 14)):
         feeds = {"x": np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
@@ -106,15 +135,18 @@ def test_what_follows_sums_of_windows(addend: str, bounds: str, window: str, pro
 
 
 @pytest.mark.parametrize("addend", ["none", "zero", "row", "turned"])
-@pytest.mark.parametrize("bounds", ["relu", "clip"])
-def test_a_row_and_bounds_are_no_instructions(addend: str, bounds: str) -> None:
-    proto = with_constants(model(addend, bounds, "3 x 3", False), "3 x 3")
+@pytest.mark.parametrize("window", ["3 x 3", "3 x 3 of all"])
+@pytest.mark.parametrize(
+    "ending",
+    ["relu", "clip", "hard swish", "as exported", "times a sixth", "leaky", "of a line", "squared"],
+)
+def test_a_row_and_an_ending_are_no_instructions(addend: str, ending: str, window: str) -> None:
+    proto = with_constants(model(addend, ending, window, False), window)
     listings = dvm_graph.optimize(proto, strict=True).listings({"n": 1, "h": 14, "w": 14})
-    text = next(listing.text for listing in listings if "d_depthwise" in listing.text)
-    assert not {"v_add_f32", "v_max_f32", "v_min_f32"} & set(text.split())
-    assert "clamp (#-inf, #inf)" not in next(
-        line for line in text.splitlines() if "d_depthwise" in line
-    )
+    text = listings[-1].text
+    assert not {"v_add_f32", "v_mul_f32", "v_max_f32", "v_min_f32"} & set(text.split())
+    (line,) = (line for line in text.splitlines() if "clamp (" in line)
+    assert "clamp (#-inf, #inf)\n" not in line + "\n"
 
 
 def test_zeros_behind_a_product_are_no_instructions() -> None:

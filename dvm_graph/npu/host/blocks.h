@@ -10,8 +10,8 @@
 //
 // How a step of k is read and multiplied is a `Step`: types A and B of the operands' elements, Sum
 // of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
-// `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kClamps: C begins with an
-// addend, which lies elsewhere, where it accumulates, and ends within bounds; kRuns: k is not one
+// `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kEnds: C begins with an
+// addend, which lies elsewhere, where it accumulates, and ends as is said; kRuns: k is not one
 // run of steps, but those that `runs` says (window_product_unit.cpp). A Step with a type Wide takes
 // time to read: what is read again is stored once as the operands of that Step, kWideSteps steps
 // for each, columns by `widen(at, step, column)` and, where A is not the same, rows by
@@ -20,6 +20,7 @@
 // ragged, sums)` stores what they end as. kPartsOfB: how tiles multiply it (tiles.h).
 #pragma once
 
+#include "npu/host/endings.h"
 #include "npu/host/fetch_later.h"
 #include "npu/host/loops.h"
 
@@ -75,7 +76,7 @@ struct InOneDtype {
   using B = T;
   using Sum = Full<T>;
   using Column = Sum;
-  static constexpr bool kClamps = false, kRuns = false;
+  static constexpr bool kEnds = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Column>(at); }
   DVM_INLINE static Column column(const B* at, int64_t count) {
     return load_partial<Column>(at, count);
@@ -91,8 +92,8 @@ struct Plain<float> : InOneDtype<float> {
 };
 
 template <class T>
-struct Clamped : Plain<T> {
-  static constexpr bool kClamps = true;
+struct Ended : Plain<T> {
+  static constexpr bool kEnds = true;
 };
 
 // Runs of k in slices, rows and columns: `k` steps each. Steps between them are those of A, in
@@ -105,6 +106,7 @@ struct Runs {
   int64_t count() const { return slices * rows * columns; }
 };
 struct OneRun {};
+struct NoEnding {};
 
 template <class Step>
 constexpr bool kStores = requires { typename Step::Stored; };
@@ -161,17 +163,17 @@ struct Product {
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
   const C* from = nullptr;      // what C begins with where it accumulates: C, or an addend
   int64_t from_row = 0;
-  C low = 0, high = 0;                   // of a Step that clamps
   int64_t chunk_bytes = 0;               // of A, which pass at a time
   std::byte* scratch = nullptr;          // of the core; null: none
   const Splitting* splitting = nullptr;  // where there is scratch memory
   bool stream = false;                   // C is too large to be read back from a cache
   [[no_unique_address]] typename StoredBy<Step>::Columns of_columns = {};
+  [[no_unique_address]] std::conditional_t<Step::kEnds, Ending<C>, NoEnding> ending = {};
   [[no_unique_address]] std::conditional_t<Step::kRuns, Runs, OneRun> runs = {};
 
   DVM_INLINE void next_columns(int64_t count) {
     c += count;
-    if constexpr (Step::kClamps) from += count;
+    if constexpr (Step::kEnds) from += count;
     if constexpr (kStores<Step>) of_columns.next(count);
   }
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
@@ -289,7 +291,7 @@ DVM_INLINE void multiply_steps(const Product<Step>& x, int64_t ragged, Sums& sum
   for_each_run(x, [&](const auto* a, const auto* b) DVM_LAMBDA_INLINE {
     Cursor<Step, Rows, Vectors, Ragged> at(x, ragged, a, b);
     for (int64_t left = x.k; left > 0; left -= kAheadSteps) {
-      if (Step::kClamps && addend.left > 0) addend.fetch();
+      if (Step::kEnds && addend.left > 0) addend.fetch();
       if constexpr (kPrefetches) {
         if (one_run) [[likely]] {
           fetch_lines(ahead.at, ahead.row_bytes);
@@ -334,18 +336,58 @@ DVM_INLINE void multiply_in_turns(const Product<Step>& x, int64_t ragged, Sums& 
     for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
 }
 
-// Adds what C begins with, keeps to the bounds, and stores.
+// Of a block whose results are gated, and which is in memory: code for that in every block would
+// be more than what the way by memory costs. `last`: lanes of the last vector of a row.
+template <class Step>
+[[gnu::noinline]] void store_gated(const Product<Step>& x, const typename Step::Sum* sum, int rows,
+                                   int vectors, int64_t last, bool stream) {
+  using V = typename Step::Sum;
+  constexpr int64_t L = kLanesOf<V>;
+  const auto ending = x.ending;
+  auto* c = x.c;
+  const auto* from = x.from;
+  for (int i = 0; i < rows; i++, c += x.c_row, from += x.from_row) {
+    for (int j = 0; j < vectors; j++) {
+      const int64_t lanes = j + 1 < vectors ? L : last;
+      V result = *sum++;
+      if (lanes == L) [[likely]] {
+        if (x.accumulate) result += load<V>(from + j * L);
+        if (stream)
+          store_stream(c + j * L, ending.gated(result));
+        else
+          store(c + j * L, ending.gated(result));
+      } else {
+        if (x.accumulate) result += load_partial<V>(from + j * L, lanes);
+        store_partial(c + j * L, ending.gated(result), lanes);
+      }
+    }
+  }
+}
+
+// Adds what C begins with, ends as is said, and stores.
 template <class Step, int Rows, int Vectors, bool Ragged, class Sums>
 DVM_INLINE void store_block(const Product<Step>& x, int64_t ragged, const Sums& sum, bool stream) {
   using V = typename Step::Sum;
   constexpr int64_t L = kLanesOf<V>;
+  if constexpr (Step::kEnds) {
+    if (x.ending.gates()) [[unlikely]] {
+      V kept[Rows * Vectors];
+#pragma GCC unroll 64
+      for (int i = 0; i < Rows; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < Vectors; j++) kept[i * Vectors + j] = sum[i][j];
+      return store_gated(x, kept, Rows, Vectors, Ragged ? ragged : L, stream);
+    }
+  }
   auto* c = x.c;
   const bool accumulate = x.accumulate;
-  const auto* from = Step::kClamps ? x.from : x.c;
-  const int64_t c_row = x.c_row, from_row = Step::kClamps ? x.from_row : x.c_row;
-  // NaN passes the bounds.
-  const auto finished = [low = splat<V>(x.low), high = splat<V>(x.high)](V v) DVM_LAMBDA_INLINE {
-    return Step::kClamps ? lesser_lanes(high, greater_lanes(low, v)) : v;
+  const auto* from = Step::kEnds ? x.from : x.c;
+  const int64_t c_row = x.c_row, from_row = Step::kEnds ? x.from_row : x.c_row;
+  const auto finished = [ending = x.ending](V v) DVM_LAMBDA_INLINE {
+    if constexpr (Step::kEnds)
+      return ending.bounded(v);
+    else
+      return v;
   };
 #pragma GCC unroll 64
   for (int i = 0; i < Rows; i++, c += c_row, from += from_row) {
@@ -370,7 +412,7 @@ DVM_INLINE void store_block(const Product<Step>& x, int64_t ragged, const Sums& 
 // Whole lines only: halves would go to memory one by one.
 template <class Step, int Vectors>
 DVM_INLINE bool streams_to_c(const Product<Step>& x) {
-  return Step::kClamps && x.stream && Vectors * sizeof(typename Step::Sum) % kLineBytes == 0 &&
+  return Step::kEnds && x.stream && Vectors * sizeof(typename Step::Sum) % kLineBytes == 0 &&
          reinterpret_cast<uintptr_t>(x.c) % kLineBytes == 0 &&
          x.c_row * static_cast<int64_t>(sizeof(*x.c)) % kLineBytes == 0;
 }
@@ -401,7 +443,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
       for (int64_t n = 0; n < Vectors * L; n += kApart)
         __builtin_prefetch(x.c + i * x.c_row + n, 1);
   }
-  AddendRows<Step, Vectors> addend{x.from, x.from_row, Step::kClamps && x.accumulate ? Rows : 0};
+  AddendRows<Step, Vectors> addend{x.from, x.from_row, Step::kEnds && x.accumulate ? Rows : 0};
   while (addend.left > (kSums > 1 ? 0 : x.k / kAheadSteps)) addend.fetch();
   if constexpr (kSums > 1)
     multiply_in_turns<Step, Rows, Vectors, Ragged, kSums>(x, ragged, sum);

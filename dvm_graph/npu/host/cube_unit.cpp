@@ -1,5 +1,5 @@
-// The cube unit: C[m,n] (+)= A[m,k] * B[k,n], or an addend and that within bounds, block by block
-// (blocks.h).
+// The cube unit: C[m,n] (+)= A[m,k] * B[k,n], or an addend and that, ended in passing, block by
+// block (blocks.h).
 //
 // A row-major B under very few rows is streamed row by row instead: bandwidth is all that counts
 // there, and only long contiguous reads get it. A B whose columns are contiguous (k stride 1) is
@@ -20,12 +20,6 @@ constexpr int kStreamRows = kStreamScalars / 4;
 
 template <class T>
 using Matmul = Product<Plain<T>>;
-
-template <class Step>
-bool is_bounded(const Product<Step>& x) {
-  using T = typename Step::A;
-  return x.low > -kInfinite<T> || x.high < kInfinite<T>;
-}
 
 // Rows of C, a row-major B: C += Depth columns of A * Depth rows of B.
 template <class T, int Rows, int Depth>
@@ -120,18 +114,16 @@ void multiply_columns(Matmul<T> x, int64_t rows, int64_t columns) {
   if (rows == 1) multiply_dot_rows<T, 1>(x, 1, columns);
 }
 
-// What is no block of C is clamped behind the product.
+// What is no block of C is ended behind the product.
 template <class T>
-void clamp_rows(const Matmul<T>& x, int64_t rows, int64_t columns) {
+void end_rows(const Product<Ended<T>>& x, int64_t rows, int64_t columns) {
   using V = Full<T>;
-  if (!is_bounded(x)) return;
-  const V low = splat<V>(x.low), high = splat<V>(x.high);
+  if (!x.ending.any()) return;
   for (int64_t m = 0; m < rows; m++) {
     T* row = x.c + m * x.c_row;
     for (int64_t n = 0; n < columns; n += kLanes<T>) {
       const int64_t lanes = lesser<int64_t>(kLanes<T>, columns - n);
-      const V v = load_partial<V>(row + n, lanes);
-      store_partial(row + n, lesser_lanes(high, greater_lanes(low, v)), lanes);
+      store_partial(row + n, x.ending.end(load_partial<V>(row + n, lanes)), lanes);
     }
   }
 }
@@ -142,14 +134,13 @@ bool multiply_in_place(const Matmul<T>& x, bool contiguous_columns, int64_t rows
   constexpr auto kRows = std::make_integer_sequence<int, kStreamRows>{};
   if (contiguous_columns)
     multiply_columns(x, rows, columns);
-  else if (!streams_pay(x, rows, columns) || !multiply_streamed(x, rows, columns, kRows))
-    return false;
-  clamp_rows(x, rows, columns);
+  else
+    return streams_pay(x, rows, columns) && multiply_streamed(x, rows, columns, kRows);
   return true;
 }
 
 template <class T>
-Matmul<T> without_clamp(const Product<Clamped<T>>& x) {
+Matmul<T> without_ending(const Product<Ended<T>>& x) {
   Matmul<T> plain{};
   plain.a = x.a;
   plain.a_row = x.a_row;
@@ -164,8 +155,6 @@ Matmul<T> without_clamp(const Product<Clamped<T>>& x) {
   plain.later = x.later;
   plain.from = x.from;
   plain.from_row = x.from_row;
-  plain.low = x.low;
-  plain.high = x.high;
   plain.chunk_bytes = x.chunk_bytes;
   plain.scratch = x.scratch;
   plain.splitting = x.splitting;
@@ -173,7 +162,7 @@ Matmul<T> without_clamp(const Product<Clamped<T>>& x) {
   return plain;
 }
 template <class T>
-const Matmul<T>& without_clamp(const Matmul<T>& x) {
+const Matmul<T>& without_ending(const Matmul<T>& x) {
   return x;
 }
 
@@ -185,33 +174,34 @@ void multiply(Product<Step>& x, int64_t rows, int64_t columns) {
   const bool contiguous_columns = x.b_step == 1 && (x.b_column != 1 || columns == 1);
   const bool direct = x.direct();
   if (contiguous_columns || (direct && x.k > 0)) {
-    if (multiply_in_place<T>(without_clamp(x), contiguous_columns, rows, columns)) return;
+    if (multiply_in_place<T>(without_ending(x), contiguous_columns, rows, columns)) {
+      if constexpr (Step::kEnds) end_rows(x, rows, columns);
+      return;
+    }
   }
   const int64_t depth = direct ? kDirectDepth : x.k + 1;
-  if constexpr (Step::kClamps) {
-    if (x.from == x.c && !is_bounded(x)) {
-      Matmul<T> plain = without_clamp(x);
+  if constexpr (Step::kEnds) {
+    if (x.from == x.c && !x.ending.any()) {
+      Matmul<T> plain = without_ending(x);
       return multiply_blocks(plain, rows, columns, depth);
     }
   }
   multiply_blocks(x, rows, columns, depth);
 }
 
-template <class T, bool Clamps>
+template <class T, bool Ends>
 void matmul_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.inner <= 0) return;
   const uint8_t flags = flags_of(words);
   const Tile<const T> a = tile_at<const T>(core, operand_words(words, 1));
-  Product<std::conditional_t<Clamps, Clamped<T>, Plain<T>>> x{};
+  Product<std::conditional_t<Ends, Ended<T>, Plain<T>>> x{};
   read_operands(x, core, words, 2);
   x.a = a.at;
   x.a_row = a.middle;
   x.k = e.middle;
-  x.low = -kInfinite<T>;
-  x.high = kInfinite<T>;
-  if constexpr (Clamps) {
-    read_clamp(x, core, words, Form::matmul_clamp, 3);
+  if constexpr (Ends) {
+    read_ending(x, core, words, Form::matmul_clamp, 3);
   } else {
     x.accumulate =
         (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);

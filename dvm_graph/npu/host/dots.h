@@ -36,8 +36,8 @@ DVM_INLINE auto sum_lanes(const V (&v)[Count]) {
   }
 }
 
-// A block of C: rows of A by columns of B, both contiguous along k. Of a Step that clamps, ends
-// within bounds.
+// A block of C: rows of A by columns of B, both contiguous along k. Of a Step that ends results,
+// ends as is said.
 template <class Step, int Rows, int Columns>
 DVM_INLINE void multiply_dots(const Product<Step>& x) {
   using T = typename Step::A;
@@ -79,7 +79,7 @@ DVM_INLINE void multiply_dots(const Product<Step>& x) {
       const int row = (first + i) / Columns, column = (first + i) % Columns;
       const T before = x.accumulate ? x.from[row * x.from_row + column] : T{0};
       T value = sums[i] + before;
-      if constexpr (Step::kClamps) value = value < x.low ? x.low : value > x.high ? x.high : value;
+      if constexpr (Step::kEnds) value = x.ending.end(splat<V>(value))[0];
       x.c[row * x.c_row + column] = value;
     }
   }

@@ -35,7 +35,7 @@ struct Widened {
   using Column = Sum;
   using Wide = Plain<float>;
   static constexpr int64_t kWideSteps = 1;
-  static constexpr bool kClamps = false, kRuns = false;
+  static constexpr bool kEnds = false, kRuns = false;
   static constexpr int kPartsOfB = std::is_same_v<S, BFloat> ? 1 : 2;
   DVM_INLINE static Column column(const B* at) {
     return convert_lanes<float, S, L>(load<Vec<B, L>>(at));
@@ -51,7 +51,7 @@ struct Paired {
   using B = uint32_t;
   using Sum = Full<float>;
   using Column = Pairs;
-  static constexpr bool kClamps = false, kRuns = false;
+  static constexpr bool kEnds = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Pairs>(at); }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Pairs scalar(const A* at) { return splat<Pairs>(*at); }

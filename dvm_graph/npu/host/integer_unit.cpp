@@ -38,7 +38,7 @@ struct OfWords {
   using B = uint32_t;
   using Sum = Words;
   using Column = Words;
-  static constexpr bool kClamps = false, kRuns = false;
+  static constexpr bool kEnds = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Words>(at); }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Words scalar(const A* at) { return splat<Words>(word_at(at)); }
@@ -90,7 +90,7 @@ struct Bundled {
   using Column = Halves;
   using Wide = Paired;
   static constexpr int64_t kWideSteps = 2;
-  static constexpr bool kClamps = false, kRuns = false;
+  static constexpr bool kEnds = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) {
     using Signed = Full<int16_t>;
     const Words words = load<Words>(at);

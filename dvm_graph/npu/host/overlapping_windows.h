@@ -9,6 +9,7 @@
 // that the next row of windows reads first are fetched meanwhile. Compiled per level: see simd.h.
 #pragma once
 
+#include "npu/host/endings.h"
 #include "npu/host/rows.h"
 #include "npu/host/windows.h"
 
@@ -25,19 +26,30 @@ constexpr int kMostOverlapping = 8;
 constexpr int kMostOverlapping = 6;
 #endif
 
-// What sums begin with, a number for each channel or for all, and what they are kept between.
+// What sums begin with, a number for each channel or for all, and what they end as.
 template <class T>
 struct Finish {
   const T* addend = nullptr;  // null: 0
-  T low, high;
+  Ending<T> ending;
   bool stream = false;  // results go around the caches
-
-  // NaN passes the bounds.
-  template <class V>
-  DVM_INLINE V bounded(V sum) const {
-    return lesser_lanes(splat<V>(high), greater_lanes(splat<V>(low), sum));
-  }
 };
+
+// The sums of a block of windows at a vector of channels, gated: by way of memory, as those of
+// products (blocks.h).
+template <class T>
+[[gnu::noinline]] void store_gated(const Ending<T>& gate, T* to, int64_t step, const Full<T>* sums,
+                                   int64_t count, int64_t lanes, bool stream) {
+  const Ending<T> ending = gate;
+  for (int64_t i = 0; i < count; i++, to += step) {
+    const Full<T> result = ending.gated(sums[i]);
+    if (lanes < kLanes<T>) [[unlikely]]
+      store_partial(to, result, lanes);
+    else if (stream)
+      store_stream(to, result);
+    else
+      store(to, result);
+  }
+}
 
 // Neighbouring windows of an output row.
 template <class T>
@@ -91,14 +103,21 @@ struct Overlapping {
       }
     }
     T* to = out + c;
+    const Ending<T>& ending = finish.ending;
+    if (ending.gates()) [[unlikely]] {
+      V kept[Windows];
+#pragma GCC unroll 8
+      for (int i = 0; i < Windows; i++) kept[i] = sum[i];
+      return store_gated(ending, to, out_step, kept, Windows, lanes, finish.stream);
+    }
     if (!Partial && finish.stream) {
 #pragma GCC unroll 8
-      for (int i = 0; i < Windows; i++, to += out_step) store_stream(to, finish.bounded(sum[i]));
+      for (int i = 0; i < Windows; i++, to += out_step) store_stream(to, ending.bounded(sum[i]));
       return;
     }
 #pragma GCC unroll 8
     for (int i = 0; i < Windows; i++, to += out_step)
-      store_some<Partial>(to, finish.bounded(sum[i]), lanes);
+      store_some<Partial>(to, ending.bounded(sum[i]), lanes);
   }
 };
 

@@ -37,7 +37,7 @@ DVM_INLINE void multiply_panel(Product<Step>& x, const EvenRows& rows, int64_t r
     (m + rows.step <= rows.rows ? block : last)(x, ragged);
     x.a += rows.step * x.a_row;
     x.c += rows.step * x.c_row;
-    if (Step::kClamps) x.from += rows.step * x.from_row;
+    if (Step::kEnds) x.from += rows.step * x.from_row;
     x.ahead.at += ahead_rows * x.ahead.stride;
   }
   x.a = a;
@@ -174,20 +174,19 @@ DVM_INLINE void multiply_chunks(Product<Step>& x, int64_t rows, int64_t most_row
   const C* from = x.from;
   const int64_t whole = x.k, from_row = x.from_row;
   const bool accumulate = x.accumulate, stream = x.stream;
-  const C low = x.low, high = x.high;
+  const auto ending = x.ending;
   for (int64_t m = 0; m < rows; m += chunks.step) {
     const auto* const a = x.a;
     for (int64_t k = 0; k == 0 || k < whole; k += depth) {
       x.k = lesser(whole - k, depth);
-      if constexpr (Step::kClamps) {
+      if constexpr (Step::kEnds) {
         const bool last = k + depth >= whole;
-        x.low = last ? low : -kInfinite<C>;
-        x.high = last ? high : kInfinite<C>;
+        x.ending = last ? ending : Ending<C>{};
         x.stream = last && stream;
       }
       multiply(lesser(rows - m, chunks.step));
       x.accumulate = true;
-      if (Step::kClamps) {
+      if (Step::kEnds) {
         x.from = x.c;
         x.from_row = x.c_row;
       }
@@ -198,7 +197,7 @@ DVM_INLINE void multiply_chunks(Product<Step>& x, int64_t rows, int64_t most_row
     x.b = b;
     x.c += chunks.step * x.c_row;
     x.accumulate = accumulate;
-    if (Step::kClamps) from += chunks.step * from_row;
+    if (Step::kEnds) from += chunks.step * from_row;
     x.from = from;
     x.from_row = from_row;
   }

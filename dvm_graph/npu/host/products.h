@@ -72,19 +72,17 @@ DVM_INLINE void read_operands(Product<Step>& x, const Core& core, const uint64_t
   x.from_row = c.middle;
 }
 
-// The addend, behind the operands that come before it, and the bounds of one that clamps.
+// The addend, behind the operands that come before it, and what results end as.
 template <class Step>
-DVM_INLINE void read_clamp(Product<Step>& x, const Core& core, const uint64_t* words, Form form,
-                           int addend) {
+DVM_INLINE void read_ending(Product<Step>& x, const Core& core, const uint64_t* words, Form form,
+                            int addend) {
   x.accumulate = !is_immediate(operand_words(words, addend));
   if (x.accumulate) {
     const auto from = tile_at<const typename Product<Step>::C>(core, operand_words(words, addend));
     x.from = from.at;
     x.from_row = from.middle;
   }
-  const uint64_t* const bounds = bounds_of(form, words);
-  __builtin_memcpy(&x.low, bounds, sizeof x.low);
-  __builtin_memcpy(&x.high, bounds + 1, sizeof x.high);
+  x.ending = Ending<typename Product<Step>::C>(ending_words(form, words));
   x.stream = streams(words);
 }
 

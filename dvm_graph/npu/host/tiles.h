@@ -343,7 +343,7 @@ DVM_INLINE void store_tile_rows(Product<Step>& x, int64_t ragged,
     store_block<Step, Rows, Vectors, Ragged>(x, ragged, sum, stream);
   }
   x.c += Rows * x.c_row;
-  if (Step::kClamps) x.from += Rows * x.from_row;
+  if (Step::kEnds) x.from += Rows * x.from_row;
 }
 
 // Rows of a chunk; x is where C is. The last panel has so many columns in its last vector.

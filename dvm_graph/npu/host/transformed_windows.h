@@ -130,8 +130,7 @@ class TransformedConvolution {
     Product<InRuns<float>> x = x_;
     x.accumulate = false;
     x.stream = false;
-    x.low = -kInfinite<float>;
-    x.high = kInfinite<float>;
+    x.ending = {};
     x.a_row = row_;
     x.c_row = NR;
     x.k = group.slices.count() * w_.channels;
@@ -322,7 +321,7 @@ class TransformedConvolution {
 
   // The results of columns [n, n + count).
   void finish(const Group& group, const float* sums, int64_t n, int64_t count) const {
-    const V low = splat<V>(x_.low), high = splat<V>(x_.high);
+    const auto ending = x_.ending;
     const bool streams = x_.stream && count == NR &&
                          reinterpret_cast<uintptr_t>(x_.c + n) % kLineBytes == 0 &&
                          x_.c_row * int64_t{sizeof(float)} % kLineBytes == 0;
@@ -343,7 +342,7 @@ class TransformedConvolution {
               V result = results[r][s];
               if (x_.accumulate)
                 result += load_partial<V>(x_.from + at * x_.from_row + n + v, lanes);
-              result = lesser_lanes(high, greater_lanes(low, result));  // NaN passes
+              result = ending.end(result);
               float* const to = x_.c + at * x_.c_row + n + v;
               if (streams)
                 store_stream(to, result);

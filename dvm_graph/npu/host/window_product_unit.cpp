@@ -13,26 +13,21 @@ template <class T>
 class ToProduct {
  public:
   explicit ToProduct(const Product<InRuns<T>>& x)
-      : c_(x.c),
-        row_(x.c_row),
-        bias_(x.accumulate ? x.from : nullptr),
-        low_(x.low),
-        high_(x.high) {}
+      : c_(x.c), row_(x.c_row), bias_(x.accumulate ? x.from : nullptr), ending_(x.ending) {}
 
   DVM_INLINE void advance(int64_t windows) { c_ += windows * row_; }
   template <bool Partial>
   DVM_INLINE void store(int64_t window, int64_t c, Full<T> sum, int64_t lanes) const {
     using V = Full<T>;
     if (bias_ != nullptr) sum += load_some<V, Partial>(bias_ + c, lanes);
-    sum = lesser_lanes(splat<V>(high_), greater_lanes(splat<V>(low_), sum));  // NaN passes
-    store_some<Partial>(c_ + window * row_ + c, sum, lanes);
+    store_some<Partial>(c_ + window * row_ + c, ending_.end(sum), lanes);
   }
 
  private:
   T* c_;
   int64_t row_;
   const T* bias_;
-  T low_, high_;
+  Ending<T> ending_;
 };
 
 // Whether the columns are a vector at most, as a group's results: by so few, windows that see each
@@ -51,7 +46,7 @@ void matmul_windows_handler(Core& core, const uint64_t* words) {
   const Tile<const T> images = tile_at<const T>(core, operand_words(words, 1));
   Product<InRuns<T>> x{};
   read_operands(x, core, words, 3);
-  read_clamp(x, core, words, Form::matmul_windows, 4);
+  read_ending(x, core, words, Form::matmul_windows, 4);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   Window window = window_at(words, 5);
@@ -72,7 +67,7 @@ void matmul_transformed_handler(Core& core, const uint64_t* words) {
   const int64_t first = first_number(numbers_at(core, words));
   Product<InRuns<float>> x{};
   read_operands(x, core, words, 3);
-  read_clamp(x, core, words, Form::matmul_transformed, 4);
+  read_ending(x, core, words, Form::matmul_transformed, 4);
   TransformedConvolution convolution(
       x, images.at, window, reinterpret_cast<float*>(core.scratch),
       core.scratch == nullptr ? 0 : transform_bytes(core.local_bytes));

@@ -20,7 +20,7 @@ namespace dvm::DVM_LEVEL {
 namespace {
 
 template <class T>
-struct InRuns : Clamped<T> {
+struct InRuns : Ended<T> {
   static constexpr bool kRuns = true;
 };
 

@@ -195,7 +195,7 @@ void pool_handler(Core& core, const uint64_t* words) {
 
 // What follows sums that are in memory by now; `row` is added to them.
 template <class T>
-void finish_sums(const Tile<T>& to, const Extents& e, const T* row, const Finish<T>& finish) {
+void finish_sums(const Tile<T>& to, const Extents& e, const T* row, const Ending<T>& ending) {
   using V = Full<T>;
   const int64_t step = to.inner == 1 ? kLanes<T> : 1;
   for (int64_t o = 0; o < e.outer; o++) {
@@ -204,8 +204,8 @@ void finish_sums(const Tile<T>& to, const Extents& e, const T* row, const Finish
       for (int64_t i = 0; i < e.inner; i += step) {
         const int64_t lanes = lesser(step, e.inner - i);
         const V sums = load_partial<V>(at + i * to.inner, lanes);
-        store_partial(at + i * to.inner, finish.bounded(sums + load_partial<V>(row + i, lanes)),
-                      lanes);
+        const V result = ending.end(sums + load_partial<V>(row + i, lanes));
+        store_partial(at + i * to.inner, result, lanes);
       }
     }
   }
@@ -222,9 +222,7 @@ void depthwise_handler(Core& core, const uint64_t* words) {
   const bool adds = !is_immediate(operand_words(words, 4));
   const Window w = window_at(words, 5);
   Finish<T> finish;
-  const uint64_t* const bounds = bounds_of(Form::depthwise, words);
-  __builtin_memcpy(&finish.low, bounds, sizeof finish.low);
-  __builtin_memcpy(&finish.high, bounds + 1, sizeof finish.high);
+  finish.ending = Ending<T>(ending_words(Form::depthwise, words));
   if constexpr (kIsUsual<T>) {
     if (w.channels == 1 && x.by_results(true) && x.images.inner == 1 && addend.inner == adds &&
         OverlappingSeries<T>::fits(w, e.inner)) {
@@ -233,8 +231,7 @@ void depthwise_handler(Core& core, const uint64_t* words) {
       return reduce_rows(w, OverlappingSeries<T>(finish), x, e);
     }
   }
-  if (!adds && finish.low == -kInfinite<T> && finish.high == kInfinite<T>)
-    return reduce<Weighted>(core, w, x, e);
+  if (!adds && !finish.ending.any()) return reduce<Weighted>(core, w, x, e);
   // Sums may lie where the addend does, which is copied before.
   constexpr int64_t kPiece = 512;
   T row[kPiece] = {};
@@ -243,7 +240,7 @@ void depthwise_handler(Core& core, const uint64_t* words) {
     for (int64_t j = 0; adds && j < e.inner; j++) row[j] = addend.at[(i + j) * addend.inner];
     const Operands<T> piece = x.at(0, 0, i);
     reduce<Weighted>(core, w, piece, e);
-    finish_sums(piece.to, e, row, finish);
+    finish_sums(piece.to, e, row, finish.ending);
   }
 }
 

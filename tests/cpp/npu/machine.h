@@ -76,7 +76,7 @@ class Machine {
 
   // Runs one instruction with the operands as pointer registers 0, 1, ...
   void execute(Family family, DType dtype, const Shape& shape, std::initializer_list<Place> places,
-               std::initializer_list<int64_t> extra = {}, uint8_t flags = 0) {
+               const std::vector<int64_t>& extra = {}, uint8_t flags = 0) {
     const Handler handler = table_.handlers[opcode_of(family, dtype)];
     if (handler == nullptr) throw std::logic_error("no handler");
     core.extents[1] = static_cast<int32_t>(shape.outer);

@@ -1,8 +1,9 @@
 // m_matmul and m_matmul_clamp of every level against long double: every row count around the
 // register block, packed and direct B, B with contiguous columns, ragged columns, strided A and C,
-// accumulation; addends with rows of their own, with one row for all, and in C itself; bounds,
+// accumulation; addends with rows of their own, with one row for all, and in C itself; endings,
 // which NaN passes, and streams; rows and columns enough for tiles, and elements that those do not
 // take. What d_prefetch announces must make no difference.
+#include "drawn_ending.h"
 #include "operands.h"
 #include "reference.h"
 
@@ -17,7 +18,7 @@ struct Layout {
   int64_t b_gap = 0;            // steps of k between packed panels
   bool accumulate;
   Addend addend = Addend::none;
-  double low = -HUGE_VAL, high = HUGE_VAL;
+  DrawnEnding ending;
   int64_t b_column = 1;  // not 1: columns of B are contiguous
   bool extreme = false;  // some elements are as large and as small as floats are, or infinite
 };
@@ -37,8 +38,13 @@ Layout random_layout(Random& random, int64_t nr) {
   constexpr Addend kAddends[] = {Addend::none, Addend::zero, Addend::rows, Addend::row,
                                  Addend::in_place};
   x.addend = random.pick(kAddends);
-  if (random.chance(0.7)) x.low = random.chance(0.7) ? 0 : -1.5;
-  if (random.chance(0.5)) x.high = random.chance(0.7) ? 2.25 : std::fmax(x.low, -1.5);
+  DrawnEnding& ending = x.ending;
+  if (random.chance(0.7)) ending.low = random.chance(0.7) ? 0 : -1.5;
+  if (random.chance(0.5)) ending.high = random.chance(0.7) ? 2.25 : std::fmax(ending.low, -1.5);
+  if (random.chance(0.3)) {
+    ending.slope = random.real(-1, 1);
+    ending.offset = random.real(-1, 1);
+  }
   x.accumulate = x.addend == Addend::none && random.chance(0.5);
   if (random.chance(0.25)) {
     x.b_row = 1;
@@ -89,13 +95,6 @@ void announce(Machine& machine, Random& random, DType dtype, const std::vector<P
     CHECK(fetched - reinterpret_cast<intptr_t>(place.at) == shift);
   }
   CHECK(machine.core.laters <= kMostLater);
-}
-
-template <class T>
-int64_t bits_of(T value) {
-  int64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof value);
-  return bits;
 }
 
 // Rows and columns enough for tiles, of one chunk or several.
@@ -159,8 +158,7 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
                      in_place                   ? c.place()
                      : x.addend == Addend::zero ? zero
                                                 : addend.place()},
-                    {bits_of(static_cast<T>(x.low)), bits_of(static_cast<T>(x.high))},
-                    random.chance(0.5) ? kStream : uint8_t{0});
+                    x.ending.words<T>(), random.chance(0.5) ? kStream : uint8_t{0});
   }
   CHECK(machine.core.laters == 0 || x.m == 0 || x.n == 0);
   bool right = true;
@@ -178,15 +176,20 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
       sum += product;
       scale += std::fabs(product);
     }
-    if (x.addend != Addend::none && sum < x.low) sum = x.low;
-    if (x.addend != Addend::none && sum > x.high) sum = x.high;
+    Wide steepness = 1;
+    if (x.addend != Addend::none) {
+      steepness = x.ending.steepness(sum);
+      sum = x.ending.of(sum);
+      if (std::fabs(sum) > std::numeric_limits<T>::max())
+        sum = std::copysign(std::numeric_limits<Wide>::infinity(), sum);
+    }
     if (std::isnan(sum)) {
       right = right && std::isnan(c.at(0, m, n));
       c.at(0, m, n) = 0;
       expected_gaps[at] = 0;
       return;
     }
-    const Wide bound = scale * std::numeric_limits<T>::epsilon() * (2 + x.k / 8);
+    const Wide bound = scale * steepness * std::numeric_limits<T>::epsilon() * (2 + x.k / 8);
     right = right && (c.at(0, m, n) == sum ||
                       (std::isfinite(bound) && std::fabs(c.at(0, m, n) - sum) <= bound));
     expected_gaps[at] = c.at(0, m, n);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "drawn_ending.h"
 #include "drawn_windows.h"
 #include "kernels/transforms.h"
 #include "reference.h"
@@ -91,22 +92,14 @@ void test_transformed(Machine& machine, Random& random, int64_t nr) {
   const Array<float> addend(shape, {0, random.chance(0.5) ? 0 : shape.inner + 2, 1});
   fill_small(random, c);
   fill_small(random, addend);
-  const double low = random.chance(0.5) ? -20 : -HUGE_VAL;
-  const double high = random.chance(0.5) ? 100 : HUGE_VAL;
+  const DrawnEnding ending = random_ending(random);
   const std::vector<float> before = c.copy();
   const Place zero{nullptr, {}, true, 0};
   context += "transformed windows " + describe({shape.middle, k, shape.inner}, {c.strides()});
-  std::array<int64_t, kWindowWords> e;
-  std::memcpy(e.data(), &w, sizeof w);
-  const auto bits = [](double value) {
-    return int64_t{std::bit_cast<uint32_t>(static_cast<float>(value))};
-  };
   machine.execute(Family::m_matmul_transformed, DType::f32, {shape.middle, k, shape.inner},
                   {c.place(), images.place(), number_place(first, {1, 0, 0}), b.place(),
                    adds ? (in_place ? c : addend).place() : zero},
-                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11],
-                   bits(low), bits(high)},
-                  random.chance(0.5) ? kStream : uint8_t{0});
+                  words_of(w, ending.words<float>()), random.chance(0.5) ? kStream : uint8_t{0});
   // Rounding errors of a square are some of its largest sum of products.
   const double bound = 3e-6 * 64 * static_cast<double>(k);
   const std::vector<float> found = c.copy();
@@ -123,8 +116,8 @@ void test_transformed(Machine& machine, Random& random, int64_t nr) {
         sum += pixel * b.at(n / nr, tap * w.channels + channel, n % nr);
       }
     }
-    const double expected = std::fmin(std::fmax(sum, low), high);
-    CHECK(std::abs(found[at] - expected) <= (huge ? 1e-6 * std::abs(sum) + bound : bound));
+    const double error = huge ? 1e-6 * std::abs(sum) + bound : bound;
+    CHECK(std::abs(found[at] - ending.of(sum)) <= error * ending.steepness(sum));
     between[at] = found[at];
   });
   CHECK(found == between);

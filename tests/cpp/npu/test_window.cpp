@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "drawn_ending.h"
 #include "drawn_levels.h"
 #include "drawn_windows.h"
 #include "reference.h"
@@ -12,52 +13,37 @@ namespace {
 
 void execute(Machine& machine, Family family, DType dtype, const Shape& shape,
              std::initializer_list<Place> places, const Window& w) {
-  std::array<int64_t, kWindowWords> e;
-  std::memcpy(e.data(), &w, sizeof w);
-  machine.execute(family, dtype, shape, places,
-                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11]});
+  machine.execute(family, dtype, shape, places, words_of(w));
 }
 void execute(Machine& machine, Family family, DType dtype, const Shape& shape,
              std::initializer_list<Place> places, const Window& w, const Levels& levels) {
-  std::array<int64_t, kWindowWords> e;
-  std::memcpy(e.data(), &w, sizeof w);
   machine.execute(family, dtype, shape, places,
-                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11],
-                   levels.low, levels.high, levels.zero});
+                  words_of(w, {levels.low, levels.high, levels.zero}));
 }
 
-// What follows sums in passing: a row of the inner loop or 0 is added, and numbers are bounds.
+// What follows sums in passing: a row of the inner loop or 0 is added, and the sum ends.
 template <class T>
-struct Ending {
+struct Finish {
   Array<T> row;
   bool adds;
-  T low = -std::numeric_limits<T>::infinity(), high = std::numeric_limits<T>::infinity();
+  DrawnEnding ending;
 
-  Ending(Random& random, int64_t inner) : row({1, 1, inner}, {0, 0, 1}), adds(random.chance(0.6)) {
+  Finish(Random& random, int64_t inner)
+      : row({1, 1, inner}, {0, 0, 1}), adds(random.chance(0.6)), ending(random_ending(random)) {
     fill_small(random, row);
-    if (random.chance(0.5)) low = static_cast<T>(random.integer(-20, 5));
-    if (random.chance(0.5)) high = static_cast<T>(random.integer(6, 30));
   }
   Place addend() const {
     Place zero;
     zero.is_immediate = true;
     return adds ? row.place() : zero;
   }
-  T of(T sum, int64_t i) const {
-    return std::min(std::max(adds ? sum + row.data()[i] : sum, low), high);
-  }
+  T of(T sum, int64_t i) const { return ending.of(adds ? sum + row.data()[i] : sum); }
 };
 
 template <class T>
 void execute(Machine& machine, Family family, DType dtype, const Shape& shape,
-             std::initializer_list<Place> places, const Window& w, const Ending<T>& ending) {
-  std::array<int64_t, kWindowWords + 2> e{};
-  std::memcpy(e.data(), &w, sizeof w);
-  std::memcpy(&e[kWindowWords], &ending.low, sizeof ending.low);
-  std::memcpy(&e[kWindowWords + 1], &ending.high, sizeof ending.high);
-  machine.execute(
-      family, dtype, shape, places,
-      {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11], e[12], e[13]});
+             std::initializer_list<Place> places, const Window& w, const Finish<T>& finish) {
+  machine.execute(family, dtype, shape, places, words_of(w, finish.ending.words<T>()));
 }
 
 // Whose neighbours see the same pixels, as most windows of depth-wise convolutions do.
@@ -176,11 +162,11 @@ void test_reduction(Machine& machine, Random& random, DType dtype, Family family
   weight.at += channel * static_cast<int64_t>(sizeof(T));
   from.strides = weight.strides = along;
   context += std::string(name_of(family)) + " " + describe(shape, {to.strides()});
-  const Ending<T> ending(random, shape.inner);
+  const Finish<T> finish(random, shape.inner);
   const bool weighs = family == Family::d_depthwise;
   if (weighs) {
     execute(machine, family, dtype, shape,
-            {to.place(), from, number_place(number, numbers), weight, ending.addend()}, w, ending);
+            {to.place(), from, number_place(number, numbers), weight, finish.addend()}, w, finish);
   } else {
     execute(machine, family, dtype, shape, {to.place(), from, number_place(number, numbers)}, w);
   }
@@ -188,7 +174,7 @@ void test_reduction(Machine& machine, Random& random, DType dtype, Family family
   for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
     const T sum = reduced(family, w, images.data(), weights.data(), number + numbers.at(o, m, i),
                           channel + along.at(o, m, i));
-    const T expected = weighs ? ending.of(sum, i) : sum;
+    const T expected = weighs ? finish.of(sum, i) : sum;
     const T got = to.at(o, m, i);
     right = right && (got == expected || (std::isnan(got) && std::isnan(expected)));
   });
@@ -242,10 +228,10 @@ void test_groups(Machine& machine, Random& random, DType dtype) {
   weight.strides = strides(0, results, 1);
   machine.lend_scratch(random.chance(0.7));
   context += "groups " + describe(shape, {to.strides()});
-  const Ending<T> ending(random, shape.inner);
+  const Finish<T> finish(random, shape.inner);
   execute(machine, Family::d_depthwise, dtype, shape,
-          {to.place(), from, number_place(first[0], strides(1, 0, 0)), weight, ending.addend()}, w,
-          ending);
+          {to.place(), from, number_place(first[0], strides(1, 0, 0)), weight, finish.addend()}, w,
+          finish);
   bool right = true;
   for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
     const int64_t at[] = {o, m, i};
@@ -258,7 +244,7 @@ void test_groups(Machine& machine, Random& random, DType dtype) {
       const T x = images.data()[tap + place[1] * of_group + row_at % of_group];
       expected += x * weights.data()[row_at * w.weights + place[1] * results + place[2]];
     }
-    right = right && to.at(o, m, i) == ending.of(expected, i);
+    right = right && to.at(o, m, i) == finish.of(expected, i);
   });
   CHECK(right);
 }
@@ -286,9 +272,9 @@ void test_split_groups(Machine& machine, Random& random, DType dtype) {
   weight.strides = {middle * results, results, 1};
   machine.lend_scratch(random.chance(0.7));
   context += "split groups " + describe(shape, {to.strides()});
-  const Ending<T> ending(random, shape.inner);
+  const Finish<T> finish(random, shape.inner);
   execute(machine, Family::d_depthwise, dtype, shape,
-          {to.place(), from, number_place(number, {0, 0, 0}), weight, ending.addend()}, w, ending);
+          {to.place(), from, number_place(number, {0, 0, 0}), weight, finish.addend()}, w, finish);
   bool right = true;
   for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
     const int64_t group = o * middle + m;
@@ -299,7 +285,7 @@ void test_split_groups(Machine& machine, Random& random, DType dtype) {
       const T x = images.data()[tap + group * of_group + row % of_group];
       expected += x * weights.data()[row * w.weights + group * results + i];
     }
-    right = right && to.at(o, m, i) == ending.of(expected, i);
+    right = right && to.at(o, m, i) == finish.of(expected, i);
   });
   CHECK(right);
 }

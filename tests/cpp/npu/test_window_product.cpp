@@ -2,8 +2,8 @@
 // dilations, any number of them from any place on, panels of B and ragged columns or B with
 // contiguous columns, addends with rows of their own, with one row for all and in C itself, and
 // bounds; images end at an inaccessible page.
-#include <array>
 
+#include "drawn_ending.h"
 #include "drawn_windows.h"
 #include "reference.h"
 
@@ -11,14 +11,6 @@ namespace dvm::test {
 namespace {
 
 enum class Addend { zero, rows, row, in_place };
-
-template <class T>
-int64_t bits_of(double value) {
-  const auto narrow = static_cast<T>(value);
-  int64_t bits = 0;
-  std::memcpy(&bits, &narrow, sizeof narrow);
-  return bits;
-}
 
 // Small integers: sums are exact in any order.
 template <class T>
@@ -43,8 +35,7 @@ void test_product(Machine& machine, Random& random, DType dtype, int64_t nr) {
   const Array<T> addend(shape, {0, added == Addend::row ? 0 : shape.inner + 2, 1});
   fill_small(random, c);
   fill_small(random, addend);
-  const double low = random.chance(0.5) ? -20 : -HUGE_VAL;
-  const double high = random.chance(0.5) ? 100 : HUGE_VAL;
+  const DrawnEnding ending = random_ending(random);
   const std::vector<T> before = c.copy();
   const Place zero{nullptr, {}, true, 0};
   const Place from = added == Addend::zero       ? zero
@@ -52,13 +43,9 @@ void test_product(Machine& machine, Random& random, DType dtype, int64_t nr) {
                                                  : addend.place();
   context += "product of windows " + describe({shape.middle, k, shape.inner}, {c.strides()}) +
              " addend " + std::to_string(static_cast<int>(added));
-  std::array<int64_t, kWindowWords> e;
-  std::memcpy(e.data(), &w, sizeof w);
   machine.execute(Family::m_matmul_windows, dtype, {shape.middle, k, shape.inner},
                   {c.place(), images.place(), number_place(number, {1, 0, 0}), b_place, from},
-                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11],
-                   bits_of<T>(low), bits_of<T>(high)},
-                  random.chance(0.5) ? kStream : uint8_t{0});
+                  words_of(w, ending.words<T>()), random.chance(0.5) ? kStream : uint8_t{0});
   std::vector<T> expected = before;  // what lies between the rows, too
   for_each_index(shape, [&](int64_t, int64_t m, int64_t n) {
     const auto at = static_cast<size_t>(c.strides().at(0, m, n));
@@ -73,7 +60,7 @@ void test_product(Machine& machine, Random& random, DType dtype, int64_t nr) {
                                                : b.at(n / nr, tap * w.channels + channel, n % nr)));
       }
     }
-    expected[at] = static_cast<T>(std::fmin(std::fmax(sum, low), high));
+    expected[at] = static_cast<T>(ending.of(sum));
   });
   CHECK(c.copy() == expected);
 }

@@ -238,25 +238,31 @@ void run_matmul_quantize(const Core& core, const Decoded& d) {
   }
 }
 
-// Of a product that is clamped: low or high.
-double bound(const Decoded& d, int which) {
+// Low, high, slope or offset.
+double ending(const Decoded& d, int which) {
   return read(d.dtype, reinterpret_cast<const std::byte*>(&d.extra[which])).real;
+}
+
+double ended(const Decoded& d, double sum) {
+  const double slope = ending(d, 2);
+  double kept = slope == 0 ? sum : sum * slope + ending(d, 3);
+  if (kept < ending(d, 0)) kept = ending(d, 0);
+  if (kept > ending(d, 1)) kept = ending(d, 1);
+  return slope == 0 ? kept : sum * kept;
 }
 
 void run_matmul(const Core& core, const Decoded& d) {
   const int64_t width = panel_width(d.dtype);
-  const bool clamps = d.form == Form::matmul_clamp;
-  const Tile& before = d.tiles[clamps ? 3 : 0];
-  const bool add = clamps || accumulates(core, d.head.flags);
+  const bool ends = d.form == Form::matmul_clamp;
+  const Tile& before = d.tiles[ends ? 3 : 0];
+  const bool add = ends || accumulates(core, d.head.flags);
   for (int64_t m = 0; m < d.e0; ++m) {
     for (int64_t n = 0; n < d.e2; ++n) {
       double sum = add ? before.get(0, m, n).real : 0;
       for (int64_t k = 0; k < d.e1; ++k) {
         sum += d.tiles[1].get(0, m, k).real * d.tiles[2].get(n / width, k, n % width).real;
       }
-      if (clamps && sum < bound(d, 0)) sum = bound(d, 0);
-      if (clamps && sum > bound(d, 1)) sum = bound(d, 1);
-      d.tiles[0].set(0, m, n, {sum, 0});
+      d.tiles[0].set(0, m, n, {ends ? ended(d, sum) : sum, 0});
     }
   }
 }

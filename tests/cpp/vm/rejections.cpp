@@ -222,6 +222,8 @@ void check_verifier() {
   check_rejected("a sum that accumulates", sum, "#inf)\n", "#inf) {accumulate_always}\n",
                  "accumulate", true);
   check_rejected("bounds without numbers between them", sum, "#inf)", "#-1)", "low", true);
+  check_rejected("a gate", sum, "#inf)\n", "#inf) gate (#0.5, #-1)\n", "", true);
+  check_rejected("a gate without end", sum, "#inf)\n", "#inf) gate (#inf, #0)\n", "line", true);
   const std::string windows =
       "program vector\n"
       "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x0\n"
