@@ -338,30 +338,31 @@ DVM_INLINE void multiply_in_turns(const Product<Step>& x, int64_t ragged, Sums& 
 
 // Of a block whose results are gated, and which is in memory: code for that in every block would
 // be more than what the way by memory costs. `last`: lanes of the last vector of a row.
-template <class Step>
+template <class Step, int Vectors>
 [[gnu::noinline]] void store_gated(const Product<Step>& x, const typename Step::Sum* sum, int rows,
-                                   int vectors, int64_t last, bool stream) {
+                                   int64_t last, bool stream) {
   using V = typename Step::Sum;
   constexpr int64_t L = kLanesOf<V>;
-  const auto ending = x.ending;
-  auto* c = x.c;
-  const auto* from = x.from;
-  for (int i = 0; i < rows; i++, c += x.c_row, from += x.from_row) {
-    for (int j = 0; j < vectors; j++) {
-      const int64_t lanes = j + 1 < vectors ? L : last;
-      V result = *sum++;
-      if (lanes == L) [[likely]] {
-        if (x.accumulate) result += load<V>(from + j * L);
-        if (stream)
-          store_stream(c + j * L, ending.gated(result));
-        else
-          store(c + j * L, ending.gated(result));
-      } else {
-        if (x.accumulate) result += load_partial<V>(from + j * L, lanes);
-        store_partial(c + j * L, ending.gated(result), lanes);
+  auto store_rows = [&, c = x.c, from = x.from, ending = x.ending,
+                     adds = x.accumulate](auto store_at) mutable DVM_LAMBDA_INLINE {
+    for (int i = 0; i < rows; i++, c += x.c_row, from += x.from_row) {
+#pragma GCC unroll 4
+      for (int j = 0; j < Vectors; j++) {
+        V result = *sum++;
+        if (j + 1 < Vectors || last == L) {
+          if (adds) result += load<V>(from + j * L);
+          store_at(c + j * L, ending.gated(result));
+        } else {
+          if (adds) result += load_partial<V>(from + j * L, last);
+          store_partial(c + j * L, ending.gated(result), last);
+        }
       }
     }
-  }
+  };
+  if (stream)
+    store_rows([](auto* at, V v) DVM_LAMBDA_INLINE { store_stream(at, v); });
+  else
+    store_rows([](auto* at, V v) DVM_LAMBDA_INLINE { store(at, v); });
 }
 
 // Adds what C begins with, ends as is said, and stores.
@@ -376,7 +377,7 @@ DVM_INLINE void store_block(const Product<Step>& x, int64_t ragged, const Sums& 
       for (int i = 0; i < Rows; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < Vectors; j++) kept[i * Vectors + j] = sum[i][j];
-      return store_gated(x, kept, Rows, Vectors, Ragged ? ragged : L, stream);
+      return store_gated<Step, Vectors>(x, kept, Rows, Ragged ? ragged : L, stream);
     }
   }
   auto* c = x.c;

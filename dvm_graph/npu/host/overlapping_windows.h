@@ -39,16 +39,16 @@ struct Finish {
 template <class T>
 [[gnu::noinline]] void store_gated(const Ending<T>& gate, T* to, int64_t step, const Full<T>* sums,
                                    int64_t count, int64_t lanes, bool stream) {
-  const Ending<T> ending = gate;
-  for (int64_t i = 0; i < count; i++, to += step) {
-    const Full<T> result = ending.gated(sums[i]);
-    if (lanes < kLanes<T>) [[unlikely]]
-      store_partial(to, result, lanes);
-    else if (stream)
-      store_stream(to, result);
-    else
-      store(to, result);
-  }
+  auto store_all = [&, to, ending = gate](auto store_at) mutable DVM_LAMBDA_INLINE {
+    for (int64_t i = 0; i < count; i++, to += step) store_at(to, ending.gated(sums[i]));
+  };
+  using V = Full<T>;
+  if (lanes < kLanes<T>)
+    store_all([lanes](T* at, V v) DVM_LAMBDA_INLINE { store_partial(at, v, lanes); });
+  else if (stream)
+    store_all([](T* at, V v) DVM_LAMBDA_INLINE { store_stream(at, v); });
+  else
+    store_all([](T* at, V v) DVM_LAMBDA_INLINE { store(at, v); });
 }
 
 // Neighbouring windows of an output row.

@@ -43,7 +43,7 @@ struct Finish {
 template <class T>
 void execute(Machine& machine, Family family, DType dtype, const Shape& shape,
              std::initializer_list<Place> places, const Window& w, const Finish<T>& finish) {
-  machine.execute(family, dtype, shape, places, words_of(w, finish.ending.words<T>()));
+  machine.execute(family, dtype, shape, places, words_of(w, finish.ending.template words<T>()));
 }
 
 // Whose neighbours see the same pixels, as most windows of depth-wise convolutions do.
