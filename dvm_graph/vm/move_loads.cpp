@@ -101,22 +101,6 @@ class LoadMover {
   const int64_t least_row_;
 };
 
-bool overlap(const TileCode& code, const TileOperand& a, const TileOperand& b) {
-  if (a.space != b.space || a.space == Space::immediate) return false;
-  if (a.space == Space::local) return a.index == b.index;
-  return code.pointers[a.index].buffer == code.pointers[b.index].buffer;
-}
-
-// Neither reads or overwrites what the other one writes.
-bool may_change_places(const TileCode& code, const TileInstruction& a, const TileInstruction& b) {
-  const auto touches = [&](const TileOperand& out, const TileInstruction& other) {
-    const std::span operands(other.operands, other.operand_count);
-    return std::ranges::any_of(
-        operands, [&](const TileOperand& operand) { return overlap(code, out, operand); });
-  };
-  return !touches(a.operands[0], b) && !touches(b.operands[0], a);
-}
-
 // What does not run for every tile, or for one element of it, comes before what does, as far as
 // that is independent of it, and parts none of it.
 void few_first(TileCode& code) {

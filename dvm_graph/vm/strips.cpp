@@ -1,5 +1,7 @@
 #include "vm/strips.h"
 
+#include <algorithm>
+
 #include "vm/tile_loops.h"
 
 namespace dvm {
@@ -73,12 +75,12 @@ class Joiner {
   // `next` reads what the other one writes at the same steps of the loops, and overwrites nothing.
   bool independent(const TileInstruction& before, const TileInstruction& next) const {
     for (int k = 0; k < before.operand_count; ++k) {
-      if (overlap(before.operands[k], next.operands[0])) return false;
+      if (overlap(code_, before.operands[k], next.operands[0])) return false;
     }
     const TileOperand& out = before.operands[0];
     for (int k = 1; k < next.operand_count; ++k) {
       const TileOperand& in = next.operands[k];
-      if (!overlap(out, in)) continue;
+      if (!overlap(code_, out, in)) continue;
       if (in.index != out.index || in.offset != out.offset) return false;
       const bool same = is_reduction(next) ? in.outer == out.middle && in.middle == out.inner
                                            : in.outer == out.outer && in.middle == out.middle &&
@@ -86,13 +88,6 @@ class Joiner {
       if (!same) return false;
     }
     return true;
-  }
-
-  bool overlap(const TileOperand& a, const TileOperand& b) const {
-    if (a.space != b.space) return false;
-    if (a.space == Space::local) return a.index == b.index;
-    return a.space == Space::pointer &&
-           code_.pointers[a.index].buffer == code_.pointers[b.index].buffer;
   }
 
   // Makes all run over the same loops: one that is flat can go over the others' rows as well.
@@ -119,7 +114,46 @@ class Joiner {
   Loops loops_{0, 0, 0};
 };
 
+bool same_place(const TileOperand& a, const TileOperand& b) {
+  return a.space == b.space && a.index == b.index && a.offset == b.offset && a.outer == b.outer &&
+         a.middle == b.middle && a.inner == b.inner;
+}
+
+// Whether two reductions of different kinds fold the same rows, without gaps.
+bool fold_same_rows(const TileInstruction& one, const TileInstruction& other) {
+  if (one.family == other.family) return false;
+  for (const TileInstruction* each : {&one, &other}) {
+    if (!is_reduction(*each) || !joins(*each) || each->extents[2] != 0) return false;
+    if (each->operands[1].middle != 1 || (each->flags & (kJoined | kRows)) != 0) return false;
+  }
+  return one.extents[0] == other.extents[0] && one.extents[1] == other.extents[1] &&
+         one.changed_mask == other.changed_mask && ((one.flags ^ other.flags) & kChunks) == 0 &&
+         same_place(one.operands[1], other.operands[1]);
+}
+
 }  // namespace
+
+void join_folds(TileCode& code) {
+  std::vector<TileInstruction>& all = code.instructions;
+  const auto alone = [&](size_t i) {
+    return i == 0 || (all[i - 1].flags & (kJoined | kRows)) == 0;
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!is_reduction(all[i]) || !alone(i)) continue;
+    const size_t end = std::min(all.size(), i + kMostJoined);
+    const auto at = [&](size_t k) { return all.begin() + static_cast<std::ptrdiff_t>(k); };
+    for (size_t j = i + 1; j < end; ++j) {
+      if (!fold_same_rows(all[i], all[j]) || !alone(j)) continue;
+      const bool moves = std::all_of(at(i), at(j), [&](const TileInstruction& before) {
+        return may_change_places(code, before, all[j]);
+      });
+      if (!moves) continue;
+      std::rotate(at(i + 1), at(j), at(j + 1));
+      all[i++].flags |= kJoined;
+      break;
+    }
+  }
+}
 
 void join_strips(TileCode& code, const Target& target, JoinScratch& scratch) {
   Joiner(code, least_row(target), scratch).run();

@@ -3,10 +3,11 @@
 // one needs it. A mark is a hint: running the instructions one after the other means the same.
 //
 // Joined instructions are f32 maps over the same loops, the last of which may be a reduction along
-// the innermost of them. Loads and stores of rows of f16, bf16 and bytes count as maps: the
-// conversion is part of the group; so do arithmetic and bounds of the i32 that bytes are, and
-// packing those as bundles. No two of them may disagree on where an element of a tile lies that one
-// of them writes; then every strip depends on strips at its own place only.
+// the innermost of them; or they are two reductions, of different kinds, of the same rows, which
+// are read once. Loads and stores of rows of f16, bf16 and bytes count as maps: the conversion is
+// part of the group; so do arithmetic and bounds of the i32 that bytes are, and packing those as
+// bundles. No two of them may disagree on where an element of a tile lies that one of them writes;
+// then every strip depends on strips at its own place only.
 #pragma once
 
 #include <vector>
@@ -93,6 +94,9 @@ struct JoinScratch {
 // Sets kJoined and kTransient, before local memory is laid out. Loads move to where they join, or
 // out of the way.
 void join_strips(TileCode& code, const Target& target, JoinScratch& scratch);
+
+// Joins reductions by pairs, of those that no group has taken.
+void join_folds(TileCode& code);
 
 // Which contiguous operands of the next tile joined instructions should fetch while they work on
 // this one, and how many cache lines with every strip. Sets code.ahead and code.ahead_lines.

@@ -25,6 +25,11 @@ bool reads(const TileInstruction& instruction, int32_t buffer);
 // Makes it read another buffer in this one's place.
 void read_instead(TileInstruction& instruction, int32_t buffer, int32_t other);
 
+// Whether two operands may lie in the same memory.
+bool overlap(const TileCode& code, const TileOperand& a, const TileOperand& b);
+// Neither reads or overwrites what the other one writes.
+bool may_change_places(const TileCode& code, const TileInstruction& a, const TileInstruction& b);
+
 // What a number in TileInstruction::extents stands for.
 ExtentRegister extent_of(const TileCode& code, uint8_t e);
 

@@ -79,6 +79,8 @@ bool take_steps(TileCode& code, KernelKind kind, const Target& target, StepScrat
       fetch_ahead(code, target);
       scratch.done("fetch_ahead", code);
     }
+    join_folds(code);
+    scratch.done("join_folds", code);
   }
   allocate(code, target, scratch);
   scratch.done("allocate", code);

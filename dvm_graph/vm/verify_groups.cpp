@@ -1,5 +1,7 @@
 #include "vm/verify_groups.h"
 
+#include <cstring>
+
 #include "vm/row_blocks.h"
 #include "vm/strips.h"
 
@@ -39,16 +41,27 @@ const char* GroupVerifier::end() const {
 
 const char* GroupVerifier::take_joined(const Head& head, const uint64_t* words) {
   const bool goes_on = (head.flags & kJoined) != 0;
+  const bool by_rows = rows_ != 0 || (head.flags & kRows) != 0;
   if ((head.flags & kTransient) && !goes_on) return "transient, but joined to nothing";
   if (!goes_on && !open_) return nullptr;
   if (!may_join(head, words)) return "cannot be joined";
-  if (goes_on && reduces(head)) return "a reduction ends its group";
-  if (open_) {
+  if (goes_on && reduces(head)) {
+    if (open_) return "a reduction ends its group";
+    if (!folds_rows(head, words) || by_rows) return "a reduction that others cannot join";
+  }
+  if (open_ && reduces(first_)) {
+    const bool same = reduces(head) && first_.e0 == head.e0 && first_.e1 == head.e1 && !by_rows &&
+                      head.e2 == 0 && head.opcode != first_.opcode &&
+                      std::memcmp(folded_, operand_words(words, 1), sizeof(Operand)) == 0;
+    if (!same) return "joined to a reduction of other rows";
+  } else if (open_) {
     const bool same = reduces(head)
                           ? first_.e0 == 0 && first_.e1 == head.e0 && first_.e2 == head.e1 &&
                                 folds_rows(head, words)
                           : first_.e0 == head.e0 && first_.e1 == head.e1 && first_.e2 == head.e2;
     if (!same) return "joined, but over other loops";
+  }
+  if (open_) {
     if (first_.changed_mask != head.changed_mask || ((first_.flags ^ head.flags) & kChunks)) {
       return "joined, but under another predicate";
     }
@@ -56,6 +69,7 @@ const char* GroupVerifier::take_joined(const Head& head, const uint64_t* words) 
   } else {
     first_ = head;
     joined_ = 0;
+    folded_ = operand_words(words, 1);
   }
   open_ = goes_on;
   return nullptr;

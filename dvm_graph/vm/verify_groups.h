@@ -29,9 +29,10 @@ class GroupVerifier {
   const char* take_rows(const Head& head, const uint64_t* words);
 
   const Program& program_;
-  bool open_ = false;   // a group goes on
-  Head first_ = {};     // its first instruction
-  int joined_ = 0;      // its instructions after that
+  bool open_ = false;                 // a group goes on
+  Head first_ = {};                   // its first instruction
+  const uint64_t* folded_ = nullptr;  // the operand of that, where it is a reduction
+  int joined_ = 0;                    // its instructions after that
   uint8_t rows_ = 0;    // extent register of the rows that groups go over together; 0: none do
   int row_groups_ = 0;  // of joined instructions, or single ones, by those rows
 };

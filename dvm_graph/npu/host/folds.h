@@ -1,11 +1,20 @@
 // What reductions fold with: the identity of each, how two vectors are combined, and the fold of
 // the lanes of many vectors at once. Compiled per level: see simd.h.
+//
+// The least and the greatest of numbers are NaN where any is. Where many vectors are folded they
+// are combined as if none were, and what is NaN is looked for in two of them at a time:
+// `combine_numbers` and `NaNsOf`.
 #pragma once
 
 #include "npu/host/simd.h"
+#include "vm/core.h"
 #include "vm/isa.h"
 
 namespace dvm::DVM_LEVEL {
+
+// Two reductions that are joined; returns what is behind them. In reduce.cpp.
+const uint64_t* run_folds(Core& core, const uint64_t* words);
+
 namespace {
 
 template <Family F>
@@ -34,49 +43,129 @@ DVM_INLINE auto wrapping(V v) {
     return bits_as<Vec<std::make_unsigned_t<Element<V>>, kLanesOf<V>>>(v);
 }
 
+// The lanes in which a vector was NaN, of all that were seen.
+template <class V>
+class NaNLanes {
+ public:
+  DVM_INLINE void see(V a, V b) { lanes_ |= unordered(a, b); }
+  DVM_INLINE void see(const NaNLanes& others) { lanes_ |= others.lanes_; }
+  DVM_INLINE V put_into(V folded) const {
+    const V nan = splat<V>(static_cast<Element<V>>(__builtin_nan("")));
+#if defined(DVM_AVX512)
+    if constexpr (sizeof(Element<V>) == 4)
+      return bits_as<V>(_mm512_mask_mov_ps(bits_as<__m512>(folded), lanes_, bits_as<__m512>(nan)));
+    else
+      return bits_as<V>(
+          _mm512_mask_mov_pd(bits_as<__m512d>(folded), lanes_, bits_as<__m512d>(nan)));
+#else
+    return lanes_ ? nan : folded;
+#endif
+  }
+
+ private:
+  DVM_INLINE static auto unordered(V a, V b) {
+    constexpr bool kSingle = sizeof(Element<V>) == 4;
+#if defined(DVM_AVX512)
+    if constexpr (kSingle)
+      return _mm512_cmp_ps_mask(bits_as<__m512>(a), bits_as<__m512>(b), _CMP_UNORD_Q);
+    else
+      return _mm512_cmp_pd_mask(bits_as<__m512d>(a), bits_as<__m512d>(b), _CMP_UNORD_Q);
+#elif defined(DVM_AVX2)
+    using I = IntegerVec<V>;
+    if constexpr (kSingle)
+      return bits_as<I>(_mm256_cmp_ps(bits_as<__m256>(a), bits_as<__m256>(b), _CMP_UNORD_Q));
+    else
+      return bits_as<I>(_mm256_cmp_pd(bits_as<__m256d>(a), bits_as<__m256d>(b), _CMP_UNORD_Q));
+#elif defined(DVM_X86)
+    using I = IntegerVec<V>;
+    if constexpr (kSingle)
+      return bits_as<I>(_mm_cmpunord_ps(bits_as<__m128>(a), bits_as<__m128>(b)));
+    else
+      return bits_as<I>(_mm_cmpunord_pd(bits_as<__m128d>(a), bits_as<__m128d>(b)));
+#else
+    return IntegerVec<V>((a != a) | (b != b));
+#endif
+  }
+
+  decltype(unordered(V{}, V{})) lanes_{};
+};
+struct NoLanes {
+  template <class V>
+  DVM_INLINE void see(V, V) {}
+  DVM_INLINE void see(const NoLanes&) {}
+  template <class V>
+  DVM_INLINE V put_into(V folded) const {
+    return folded;
+  }
+};
+// What Op looks for in vectors V that it combines as numbers.
+template <class Op, class V>
+using NaNsOf =
+    std::conditional_t<Op::kExtreme && std::is_floating_point_v<Element<V>>, NaNLanes<V>, NoLanes>;
+
 template <>
 struct Fold<Family::v_reduce_sum> {
+  static constexpr bool kExtreme = false;
   template <class T>
   static constexpr T kIdentity = 0;
   template <class V>
   DVM_INLINE static V combine(V a, V b) {
     return bits_as<V>(wrapping(a) + wrapping(b));
   }
+  template <class V>
+  DVM_INLINE static V combine_numbers(V a, V b) {
+    return combine(a, b);
+  }
 };
 template <>
 struct Fold<Family::v_reduce_prod> {
+  static constexpr bool kExtreme = false;
   template <class T>
   static constexpr T kIdentity = 1;
   template <class V>
   DVM_INLINE static V combine(V a, V b) {
     return bits_as<V>(wrapping(a) * wrapping(b));
   }
+  template <class V>
+  DVM_INLINE static V combine_numbers(V a, V b) {
+    return combine(a, b);
+  }
 };
 // a is the accumulator: its NaN is kept by the second select, a NaN in b by the comparison.
 template <>
 struct Fold<Family::v_reduce_max> {
+  static constexpr bool kExtreme = true;
   template <class T>
   static constexpr T kIdentity = kLowest<T>;
   template <class V>
   DVM_INLINE static V combine(V a, V b) {
-    const V chosen = greater_lanes(a, b);
+    const V chosen = combine_numbers(a, b);
     if constexpr (std::is_floating_point_v<Element<V>>)
       return a != a ? a : chosen;
     else
       return chosen;
   }
+  template <class V>
+  DVM_INLINE static V combine_numbers(V a, V b) {
+    return greater_lanes(a, b);
+  }
 };
 template <>
 struct Fold<Family::v_reduce_min> {
+  static constexpr bool kExtreme = true;
   template <class T>
   static constexpr T kIdentity = kHighest<T>;
   template <class V>
   DVM_INLINE static V combine(V a, V b) {
-    const V chosen = lesser_lanes(a, b);
+    const V chosen = combine_numbers(a, b);
     if constexpr (std::is_floating_point_v<Element<V>>)
       return a != a ? a : chosen;
     else
       return chosen;
+  }
+  template <class V>
+  DVM_INLINE static V combine_numbers(V a, V b) {
+    return lesser_lanes(a, b);
   }
 };
 

@@ -152,6 +152,7 @@ class RowBlocks {
 
 const uint64_t* run_joined(Core& core, const uint64_t* words) {
   if ((flags_of(words) & kRows) != 0) return RowBlocks(core, words).run();
+  if (Decoder::folds(words)) return run_folds(core, words);
   Group group;
   Decoder(core, group).run(words);
   const Extents& e = group.extents;

@@ -208,10 +208,12 @@ class Decoder {
  public:
   Decoder(Core& core, Group& group) : core_(core), group_(group) {}
 
+  static bool folds(const uint64_t* words) { return form_of(family_of(words)) == Form::reduce; }
+
   void run(const uint64_t* words) {
     bool joined = true;
     group_.extents = extents_of(core_, words);
-    if (form_of(family_of(words)) == Form::reduce) {
+    if (folds(words)) {
       group_.extents = {1, group_.extents.outer, group_.extents.middle};
     }
     do {

@@ -5,6 +5,7 @@
 // up eight rows at a time. The order depends on the extents and strides only: the same input gives
 // the same bits.
 #include "npu/host/folds.h"
+#include "npu/host/lanes.h"
 #include "npu/host/loops.h"
 #include "npu/host/units.h"
 
@@ -33,46 +34,107 @@ constexpr int64_t kRowBlock = 64, kColumnBlock = 32;  // vectors
 // A number of elements to the left of the split that is a multiple of `unit` and about half of n.
 DVM_INLINE int64_t half_of(int64_t n, int64_t unit) { return (n / 2 + unit - 1) / unit * unit; }
 
+// What vectors are folded to by each of several operations.
+template <class V, class... Ops>
+struct Folded {
+  V by[sizeof...(Ops)];
+
+  DVM_INLINE static Folded of(V v) {
+    Folded all;
+    for (V& each : all.by) each = v;
+    return all;
+  }
+  DVM_INLINE void add(V v) { add(of(v)); }
+  DVM_INLINE void add(const Folded& other) {
+    int i = 0;
+    ((by[i] = Ops::combine(by[i], other.by[i]), i++), ...);
+  }
+};
+
+// Four vectors at a time.
+template <class V, class Op>
+class Fours {
+ public:
+  DVM_INLINE explicit Fours(const V (&v)[4]) {
+    each<4>([&](auto index) DVM_LAMBDA_INLINE { at_[index.k] = v[index.k]; });
+    see(v);
+  }
+  DVM_INLINE void add(const V (&v)[4]) {
+    each<4>([&](auto index) DVM_LAMBDA_INLINE {
+      at_[index.k] = Op::combine_numbers(at_[index.k], v[index.k]);
+    });
+    see(v);
+  }
+  DVM_INLINE V total() const {
+    return nans_.put_into(Op::combine_numbers(Op::combine_numbers(at_[0], at_[1]),
+                                              Op::combine_numbers(at_[2], at_[3])));
+  }
+
+ private:
+  DVM_INLINE void see(const V (&v)[4]) {
+    nans_.see(v[0], v[1]);
+    nans_.see(v[2], v[3]);
+  }
+
+  V at_[4];
+  NaNsOf<Op, V> nans_;
+};
+template <class V, class... Ops>
+struct FoursOfEach : Fours<V, Ops>... {
+  DVM_INLINE explicit FoursOfEach(const V (&v)[4]) : Fours<V, Ops>(v)... {}
+  DVM_INLINE void add(const V (&v)[4]) { (Fours<V, Ops>::add(v), ...); }
+  DVM_INLINE Folded<V, Ops...> total() const { return {{Fours<V, Ops>::total()...}}; }
+};
+
 // Folds `n` contiguous whole vectors, 0 < n <= kRowBlock.
-template <class Op, class T>
-DVM_INLINE Full<T> fold_row_block(const T* from, int64_t n) {
+template <class... Ops, class T>
+DVM_INLINE Folded<Full<T>, Ops...> fold_row_block(const T* from, int64_t n) {
   using V = Full<T>;
   constexpr int64_t L = kLanes<T>;
-  V total = load<V>(from);
+  const auto four_at = [from](int64_t i, V(&v)[4]) DVM_LAMBDA_INLINE {
+    each<4>([&](auto index) DVM_LAMBDA_INLINE {
+      v[index.k] = load<V>(from + (i + index.k) * L);
+#if defined(DVM_X86)
+      asm("" : "+v"(v[index.k]));  // or each that reads it would load it, too
+#endif
+    });
+  };
+  auto total = Folded<V, Ops...>::of(load<V>(from));
   int64_t i = 1;
   if (n >= 4) {
-    V b = load<V>(from + L), c = load<V>(from + 2 * L), d = load<V>(from + 3 * L);
+    V v[4];
+    four_at(0, v);
+    FoursOfEach<V, Ops...> fours(v);
     for (i = 4; i + 4 <= n; i += 4) {
-      const T* at = from + i * L;
-      total = Op::combine(total, load<V>(at));
-      b = Op::combine(b, load<V>(at + L));
-      c = Op::combine(c, load<V>(at + 2 * L));
-      d = Op::combine(d, load<V>(at + 3 * L));
+      four_at(i, v);
+      fours.add(v);
     }
-    total = Op::combine(Op::combine(total, b), Op::combine(c, d));
+    total = fours.total();
   }
-  for (; i < n; i++) total = Op::combine(total, load<V>(from + i * L));
+  for (; i < n; i++) total.add(load<V>(from + i * L));
   return total;
 }
 
-template <class Op, class T>
-Full<T> fold_vectors(const T* from, int64_t n) {
-  if (n <= kRowBlock) return fold_row_block<Op>(from, n);
+template <class... Ops, class T>
+Folded<Full<T>, Ops...> fold_vectors(const T* from, int64_t n) {
+  if (n <= kRowBlock) return fold_row_block<Ops...>(from, n);
   const int64_t half = half_of(n, 4);
-  const Full<T> left = fold_vectors<Op>(from, half);  // first: memory is fetched ahead upwards
-  return Op::combine(left, fold_vectors<Op>(from + half * kLanes<T>, n - half));
+  auto total = fold_vectors<Ops...>(from, half);  // first: memory is fetched ahead upwards
+  total.add(fold_vectors<Ops...>(from + half * kLanes<T>, n - half));
+  return total;
 }
 
-// Folds n contiguous elements, n > 0, to a vector whose lanes are left to fold.
-template <class Op, class T>
-DVM_INLINE Full<T> fold_row(const T* from, int64_t n) {
+// Folds n contiguous elements, n > 0, to vectors whose lanes are left to fold.
+template <class... Ops, class T>
+DVM_INLINE Folded<Full<T>, Ops...> fold_row(const T* from, int64_t n) {
   constexpr int64_t L = kLanes<T>;
   const int64_t whole = n / L, tail = n % L;
-  if (whole == 0) return load_or_identity<Op>(from, n);
-  const Full<T> total =
-      whole <= kRowBlock ? fold_row_block<Op>(from, whole) : fold_vectors<Op>(from, whole);
-  if (tail == 0) return total;
-  return Op::combine(total, load_or_identity<Op>(from + whole * L, tail));
+  if (whole == 0) return {{load_or_identity<Ops>(from, n)...}};
+  auto total =
+      whole <= kRowBlock ? fold_row_block<Ops...>(from, whole) : fold_vectors<Ops...>(from, whole);
+  if (tail > 0)
+    total.add(Folded<Full<T>, Ops...>{{load_or_identity<Ops>(from + whole * L, tail)...}});
+  return total;
 }
 
 // Folds rows of n contiguous elements each, n > 0.
@@ -80,7 +142,7 @@ template <class Op, class T>
 void fold_contiguous_rows(T* to, int64_t to_stride, const T* from, int64_t rows, int64_t stride,
                           int64_t n, bool accumulate) {
   Totals<Op, T> totals(to, to_stride, accumulate);
-  for (int64_t row = 0; row < rows; row++) totals.add(fold_row<Op>(from + row * stride, n));
+  for (int64_t row = 0; row < rows; row++) totals.add(fold_row<Op>(from + row * stride, n).by[0]);
   totals.write();
 }
 
@@ -208,13 +270,16 @@ T fold_strided(const T* from, int64_t size, int64_t stride) {
   return total;
 }
 
+DVM_INLINE bool accumulates(const Core& core, const uint64_t* words) {
+  const uint8_t flags = flags_of(words);
+  return (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+}
+
 template <class Op, class T>
 void reduce_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.inner <= 0) return;
-  const uint8_t flags = flags_of(words);
-  const bool accumulate =
-      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  const bool accumulate = accumulates(core, words);
   const Tile<T> out = tile_at<T>(core, operand_words(words, 0));
   const Tile<const T> in = tile_at<const T>(core, operand_words(words, 1));
   if (e.inner > 1 && in.inner == 1 && out.inner == 1) {
@@ -246,6 +311,24 @@ void reduce_handler(Core& core, const uint64_t* words) {
   }
 }
 
+// Two reductions of the same rows of f32, which are read once.
+template <class One, class Other>
+void fold_together(Core& core, const uint64_t* one, const uint64_t* other) {
+  const Extents e = extents_of(core, one);
+  const Tile<float> out = tile_at<float>(core, operand_words(one, 0)),
+                    more = tile_at<float>(core, operand_words(other, 0));
+  const Tile<const float> in = tile_at<const float>(core, operand_words(one, 1));
+  Totals<One, float> totals(out.at, out.outer, accumulates(core, one));
+  Totals<Other, float> others(more.at, more.outer, accumulates(core, other));
+  for (int64_t row = 0; row < e.outer; row++) {
+    const auto folded = fold_row<One, Other>(in.at + row * in.outer, e.middle);
+    totals.add(folded.by[0]);
+    others.add(folded.by[1]);
+  }
+  totals.write();
+  others.write();
+}
+
 struct Reduce {
   static constexpr bool accepts(Family family, Form form, DType dtype) {
     return part_of(family, form, dtype) == Part::reduce;
@@ -257,6 +340,31 @@ struct Reduce {
 };
 
 }  // namespace
+
+const uint64_t* run_folds(Core& core, const uint64_t* words) {
+  using Sum = Fold<Family::v_reduce_sum>;
+  using Max = Fold<Family::v_reduce_max>;
+  using Min = Fold<Family::v_reduce_min>;
+  const auto family_of = [](const uint64_t* at) {
+    return static_cast<Family>((at[0] & 0xffff) / 16);
+  };
+  const auto behind = [](const uint64_t* at) { return at + ((at[0] >> 16) & 0xff); };
+  const uint64_t* one = words;
+  const uint64_t* other = behind(words);
+  const uint64_t* const end = behind(other);
+  if (family_of(one) > family_of(other)) {  // either may be the first
+    const uint64_t* const later = one;
+    one = other;
+    other = later;
+  }
+  if (family_of(one) == Family::v_reduce_max)
+    fold_together<Max, Min>(core, one, other);
+  else if (family_of(other) == Family::v_reduce_max)
+    fold_together<Sum, Max>(core, one, other);
+  else
+    fold_together<Sum, Min>(core, one, other);
+  return end;
+}
 
 void fill_reduce(Handler* handlers) { fill_handlers<Reduce>(handlers); }
 

@@ -123,6 +123,31 @@ void check_verifier() {
            "#1 {rows}\n  v_exp_f32 [1,1,e2]", "by rows, but over other loops");
   rejected("by rows, adding up", "p1(3,1,1)\n", "p1(3,1,1) {accumulate, rows}\n",
            "by rows, but accumulates");
+  const std::string folds =
+      "program vector\n"
+      "  grid d0: 4 tiles of 5 in 20\n"
+      "  tiles 4 per_core 4 group 1 claim 1 chunks 1 local 0x80\n"
+      "  e1 = 1 * d0\n"
+      "  e2 = 3\n"
+      "  p0 = v0 + 0 in [0, 240) d0: 60\n"
+      "body\n"
+      "  v_reduce_sum_f32 [e1,e2,1] l:0x0(1,0,1) <- p0(3,1,1) {joined}\n"
+      "  v_reduce_max_f32 [e1,e2,1] l:0x40(1,0,1) <- p0(3,1,1)\n"
+      "end\n";
+  const auto rejected_fold = [&](const char* what, const char* from, const char* to,
+                                 const char* message) {
+    check_rejected(what, folds, from, to, message, true);
+  };
+  rejected_fold("two folds", "joined", "joined", "");
+  rejected_fold("folds of other rows", "p0(3,1,1)\n", "p0(0,1,1)\n", "of other rows");
+  rejected_fold("folds over other loops", "max_f32 [e1,e2,1]", "max_f32 [1,e2,1]", "of other rows");
+  rejected_fold("folds of one kind", "v_reduce_max", "v_reduce_sum", "of other rows");
+  rejected_fold("a fold and a map", "v_reduce_max_f32 [e1,e2,1] l:0x40(1,0,1) <- p0(3,1,1)",
+                "v_exp_f32 [1,e1,e2] l:0x40(0,3,1) <- p0(0,3,1)", "of other rows");
+  rejected_fold("a third fold", "p0(3,1,1)\n", "p0(3,1,1) {joined}\n", "a reduction ends");
+  rejected_fold("a fold of strided rows", "l:0x0(1,0,1) <- p0(3,1,1)", "l:0x0(1,0,1) <- p0(3,0,1)",
+                "others cannot join");
+  rejected_fold("folds by rows", "{joined}", "{joined, rows}", "others cannot join");
   std::string groups;
   for (int i = 0; i < kMostRowGroups; i++) {
     groups += "  v_sub_f32 [1,e1,e2] p1(0,3,1) <- p0(0,3,1), #1 {rows}\n";
