@@ -37,7 +37,9 @@ class Liveness {
     const uint32_t reduced = plan.reduced_axes();
     for (size_t i = 0; i < count_; ++i) {
       const NormalNode& node = plan.nodes[i];
-      bytes_[i] = static_cast<double>(size_of(node.dtype)) * share_of(plan, node.axes, reduced);
+      // Of one element there is one, whatever the tile.
+      const double share = node.axes == 0 ? 0 : share_of(plan, node.axes, reduced);
+      bytes_[i] = static_cast<double>(size_of(node.dtype)) * share;
       last_use_[i] = -1;
       uses_[i] = 0;
       for (const int32_t input : node.inputs) {
