@@ -263,6 +263,42 @@ void transpose_planes(const Move<To, From>& x, bool stream) {
   }
 }
 
+// Rows of few elements that become neighbours: whole vectors of `Bytes`, of which the next rows
+// overwrite what is too much. Returns the rows behind which a vector would reach too far.
+template <int Bytes, class T>
+DVM_INLINE int64_t copy_short_rows(T* to, const T* from, int64_t stride, int64_t rows, int64_t n) {
+  constexpr int64_t L = Bytes / static_cast<int64_t>(sizeof(T));
+  const int64_t done = lesser((rows * n - L) / n, ((rows - 1) * stride + n - L) / stride);
+  for (int64_t row = 0; row < done; row++) {
+    store(reinterpret_cast<LaneType<T>*>(to + row * n),
+          load<Vec<LaneType<T>, L>>(reinterpret_cast<const LaneType<T>*>(from + row * stride)));
+  }
+  return greater<int64_t>(done, 0);
+}
+
+constexpr int64_t kLeastShortRows = 16;
+template <class T>
+bool are_short_rows(const Move<T, T>& x) {
+  const int64_t n = x.e.inner, bytes = n * static_cast<int64_t>(sizeof(T));
+  return n > 1 && bytes <= 32 && x.e.middle >= kLeastShortRows && x.to.middle == n &&
+         x.from.middle > 0;
+}
+template <class T>
+void move_short_rows(const Move<T, T>& x) {
+  const int64_t n = x.e.inner;
+  for (int64_t o = 0; o < x.e.outer; o++) {
+    T* const to = x.to.at + o * x.to.outer;
+    const T* const from = x.from.at + o * x.from.outer;
+    const bool half = n * static_cast<int64_t>(sizeof(T)) <= 16;
+    int64_t row = half ? copy_short_rows<16>(to, from, x.from.middle, x.e.middle, n)
+                       : copy_short_rows<32>(to, from, x.from.middle, x.e.middle, n);
+    for (; row < x.e.middle; row++) {
+      __builtin_memcpy(to + row * n, from + row * x.from.middle,
+                       static_cast<size_t>(n) * sizeof(T));
+    }
+  }
+}
+
 template <class To, class From>
 void move(Move<To, From> x, bool stream) {
   if (x.to.inner != 1 || (x.e.inner == 1 && x.e.middle > 1)) {
@@ -276,6 +312,9 @@ void move(Move<To, From> x, bool stream) {
   merge_loops(x.e, x.to, x.from);
   if (x.to.inner == 1 || x.e.inner == 1) {
     if (x.from.inner == 1 || x.e.inner == 1) {
+      if constexpr (std::is_same_v<To, From>) {
+        if (are_short_rows(x)) return move_short_rows(x);
+      }
       for_rows(
           x.e, [=, n = x.e.inner](To* to, const From* from) { convert_row(to, from, n, stream); },
           x.to, x.from);
