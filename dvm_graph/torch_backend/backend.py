@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.schemas import OutputType
 from torch._guards import detect_fake_mode
 from torch._prims.rng_prims import run_with_rng_state
 from torch.fx import GraphModule, Node
@@ -68,7 +69,7 @@ def dvm(
 
     def forward(graph: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
         _mark_kept(graph)
-        return _compile(graph, chosen, orders)
+        return _as_tensors_of_their_own(_compile(graph, chosen, orders), _own_results())
 
     def backward(graph: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
         _keep_what_is_read()
@@ -102,6 +103,37 @@ def _mark_kept(graph: GraphModule) -> None:
     for result in {*results[own:]} - {*results[:own]}:
         if isinstance(result, Node):
             result.meta[_KEPT] = result.name
+
+
+def _own_results() -> list[int]:
+    """Which results of the forward pass torch takes for tensors that are no views, whatever it computes of them itself. Those of
+    functions that users wrote stay what they are.
+    """
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fw_metadata is None:
+        return []
+    metadata = context.fw_metadata
+    views = {
+        metadata.num_mutated_inp_runtime_indices + at
+        for at, info in enumerate(metadata.output_info)
+        if info.output_type is OutputType.custom_function_view
+    }
+    return [at for at in range(metadata.num_forward) if at not in views]
+
+
+def _as_tensors_of_their_own(run: Callable[..., Any], own: Sequence[int]) -> Callable[..., Any]:
+    """Results that came as views of what was computed before: autograd lets nobody write to those."""
+
+    def run_and_hide(arguments: list[Any]) -> Any:
+        results = list(run(arguments))
+        for at in own:
+            result = results[at]
+            if isinstance(result, torch.Tensor) and result._is_view():
+                results[at] = aten._unsafe_view.default(result, result.shape)
+        return results
+
+    run_and_hide._boxed_call = True  # type: ignore[attr-defined]  # torch asks for it
+    return run_and_hide
 
 
 def _keep_what_is_read() -> None:

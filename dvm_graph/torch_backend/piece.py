@@ -65,7 +65,7 @@ class Piece(torch.nn.Module):
             else:
                 return self._module(*arguments)
         results = [
-            _tensor(array).permute(order)
+            _tensor(array.transpose(order))
             for array, order in zip(self._program.run(feeds, None), self._as_they_are, strict=True)
         ]
         return results[0] if self._single else tuple(results)

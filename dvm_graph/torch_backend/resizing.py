@@ -65,6 +65,9 @@ def whole() -> Iterator[None]:
             for key in _TRACED_APART:
                 operators.default.py_kernels.pop(key, None)
                 operators.vec.py_kernels[key] = _by_default(operators.default)
+        for operators in (*_NEAREST, *_EXACT):
+            kernels = operators.default.py_kernels
+            kernels[DispatchKey.Meta] = _of_any_batch(kernels[DispatchKey.Meta])
         for gradient in _GRADIENTS:
             gradient.default.py_kernels.setdefault(DispatchKey.Meta, _gradient_of_image)
         _forget_how_they_ran(kept)
@@ -91,6 +94,19 @@ def _by_default(operator: Callable[..., Any]) -> Callable[..., torch.Tensor]:
         return result
 
     return resize
+
+
+def _of_any_batch(meta: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """What torch knows of a result, of no images too: there it takes a product of sizes, which may be symbolic, for a truth."""
+
+    def resized(x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        if x.numel() != 0:
+            return meta(x, *arguments)
+        full = all(extent != 0 for extent in x.shape[1:])
+        torch._check(full, lambda: f"Non-empty images expected, not {tuple(x.shape)}")
+        return meta(x.new_empty((1, *x.shape[1:])), *arguments)[:0]
+
+    return resized
 
 
 def _gradient_of_image(

@@ -55,6 +55,28 @@ def test_images_of_another_size(mode: str, rank: int, by: str, pieces: list[Piec
     assert pieces
 
 
+@pytest.mark.parametrize(("mode", "rank"), MODES)
+def test_no_images(mode: str, rank: int, pieces: list[Piece]) -> None:
+    def resize(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x * 2, scale_factor=2, mode=mode) + 1
+
+    compiled = torch.compile(resize, backend=dvm, dynamic=True)
+    for extents in ((3, 6, 5, 4), (4, 8, 7, 9)):
+        own = [torch.randn(0, *extents[: rank - 1]).requires_grad_() for _ in range(2)]
+        mine, theirs = (called(x) for called, x in zip((compiled, resize), own, strict=True))
+        for x, each in zip(own, (mine, theirs), strict=True):
+            each.sum().backward()
+            assert x.grad is not None and x.grad.shape == x.shape
+        assert mine.shape == theirs.shape and mine.stride() == theirs.stride()
+    for images in (3, 0):
+        x = torch.randn(images, 3, *(6, 5, 4)[: rank - 2])
+        torch.testing.assert_close(compiled(x), resize(x), rtol=1e-5, atol=1e-5)
+    if "nearest" in mode:
+        with pytest.raises(RuntimeError, match="Non-empty"):
+            compiled(torch.randn(0, 0, *(6, 5, 4)[: rank - 2]))
+    assert pieces
+
+
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
 def test_images_that_lie_channels_last(mode: str, pieces: list[Piece]) -> None:
     compare(lambda x: F.interpolate(x, size=(7, 9), mode=mode) * 2, 4, torch.channels_last)
