@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch._aot_autograd.schemas import OutputType
 from torch._guards import detect_fake_mode
 from torch._prims.rng_prims import run_with_rng_state
 from torch.fx import GraphModule, Node
@@ -31,6 +30,7 @@ from dvm_graph.torch_backend.decompositions import DECOMPOSED
 from dvm_graph.torch_backend.operators import is_operator, is_supported
 from dvm_graph.torch_backend.piece import ORDER, Order, compile_piece, inverse, order_of
 from dvm_graph.torch_backend.resizing import WHOLE, whole
+from dvm_graph.torch_backend.results import hold_apart, own_results
 from dvm_graph.torch_backend.sizes import Sizes
 from dvm_graph.torch_backend.translation import VIEWS
 
@@ -69,7 +69,7 @@ def dvm(
 
     def forward(graph: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
         _mark_kept(graph)
-        return _as_tensors_of_their_own(_compile(graph, chosen, orders), _own_results())
+        return _compile(graph, chosen, orders, own=own_results())
 
     def backward(graph: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
         _keep_what_is_read()
@@ -103,37 +103,6 @@ def _mark_kept(graph: GraphModule) -> None:
     for result in {*results[own:]} - {*results[:own]}:
         if isinstance(result, Node):
             result.meta[_KEPT] = result.name
-
-
-def _own_results() -> list[int]:
-    """Which results of the forward pass torch takes for tensors that are no views, whatever it computes of them itself. Those of
-    functions that users wrote stay what they are.
-    """
-    context = torch._guards.TracingContext.try_get()
-    if context is None or context.fw_metadata is None:
-        return []
-    metadata = context.fw_metadata
-    views = {
-        metadata.num_mutated_inp_runtime_indices + at
-        for at, info in enumerate(metadata.output_info)
-        if info.output_type is OutputType.custom_function_view
-    }
-    return [at for at in range(metadata.num_forward) if at not in views]
-
-
-def _as_tensors_of_their_own(run: Callable[..., Any], own: Sequence[int]) -> Callable[..., Any]:
-    """Results that came as views of what was computed before: autograd lets nobody write to those."""
-
-    def run_and_hide(arguments: list[Any]) -> Any:
-        results = list(run(arguments))
-        for at in own:
-            result = results[at]
-            if isinstance(result, torch.Tensor) and result._is_view():
-                results[at] = aten._unsafe_view.default(result, result.shape)
-        return results
-
-    run_and_hide._boxed_call = True  # type: ignore[attr-defined]  # torch asks for it
-    return run_and_hide
 
 
 def _keep_what_is_read() -> None:
@@ -186,9 +155,10 @@ def _compile(
     options: Options,
     orders: dict[str, Order],
     laid: Mapping[int, Order] | None = None,
+    own: Sequence[int] = (),
 ) -> Callable[..., Any]:
     """`orders` gets those of the axes of what is kept for the backward pass, by name, where they are not as torch traced them;
-    `laid`: arguments to be laid out in an order.
+    `laid`: arguments to be laid out in an order; `own`: results that are to be no views.
     """
     _tell_what_is_drawn_again(graph)
     _read_in_any_order(graph)
@@ -225,7 +195,7 @@ def _compile(
             arguments[at] = arguments[at].permute(order).contiguous().permute(inverse(order))
         results = cut(*arguments)
         arguments.clear()
-        return results
+        return hold_apart(results, own)
 
     run._boxed_call = True  # type: ignore[attr-defined]  # torch asks for it
     return run

@@ -59,6 +59,30 @@ def test_results_are_written_to(name: str, dtype: torch.dtype, pieces: list[Piec
     assert pieces
 
 
+READ_AGAIN: dict[str, Callable[..., Any]] = {
+    "as computed": lambda x, w: (lambda y: (y, y.sin()))(x * 2),
+    "rows of products": lambda x, w: (lambda y: (y, y.sin()))(F.linear(x, w)),
+    "in another order": lambda x, w: (lambda y: (y, y.sin()))(F.linear(x, w).transpose(0, 1) * 2),
+    "read by a product": lambda x, w: (lambda y: (y, y[0] @ w))(F.linear(x, w)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", READ_AGAIN)
+def test_writes_to_what_the_backward_pass_reads_are_noticed(
+    name: str, dtype: torch.dtype, pieces: list[Piece]
+) -> None:
+    compiled = torch.compile(READ_AGAIN[name], backend=dvm, dynamic=True)
+    for called in (compiled, READ_AGAIN[name]):
+        x, w = torch.randn(3, 4, 6).to(dtype), torch.randn(6, 6).to(dtype)
+        read, result = called(x.requires_grad_(), w.requires_grad_())
+        with torch.no_grad():
+            read.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.sum().backward()
+    assert pieces
+
+
 def test_images_that_lie_channels_last_are_written_to(pieces: list[Piece]) -> None:
     torch.manual_seed(0)
     layer = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
