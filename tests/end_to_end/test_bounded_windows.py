@@ -85,7 +85,19 @@ def model(addend: str, ending: str, window: str, product: bool) -> onnx.ModelPro
     )
 
 
-CONSTANTS = ("k", "weights", "row", "zero", "number", "low", "high", "nan", "three", "six", "endless")
+CONSTANTS = (
+    "k",
+    "weights",
+    "row",
+    "zero",
+    "number",
+    "low",
+    "high",
+    "nan",
+    "three",
+    "six",
+    "endless",
+)
 
 
 def with_constants(proto: onnx.ModelProto, window: str) -> onnx.ModelProto:
