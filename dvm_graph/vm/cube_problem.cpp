@@ -8,11 +8,86 @@
 
 #include "kernels/numbers.h"
 #include "vm/block_cost.h"
+#include "vm/ending.h"
 #include "vm/isa.h"
 #include "vm/panels.h"
 #include "vm/whole_level.h"
 
 namespace dvm {
+namespace {
+
+// How often a node is read, at most 3 times, and by which nodes, twice at most: they come behind
+// it.
+int users_of(const NormalPlan& plan, int32_t node, int32_t (&users)[2]) {
+  int count = 0;
+  for (size_t i = static_cast<size_t>(node) + 1; i < plan.nodes.size(); ++i) {
+    for (const int32_t input : plan.nodes[i].inputs) {
+      if (input != node) continue;
+      if (count == 2) return 3;
+      users[count++] = static_cast<int32_t>(i);
+    }
+  }
+  return count;
+}
+
+int32_t other_input(const NormalNode& node, int32_t input) {
+  return node.inputs[node.inputs[0] == input ? 1 : 0];
+}
+
+// As Ending::follow asks for, over the nodes of a plan.
+class NodeWalk {
+ public:
+  NodeWalk(const NormalPlan& plan, DType dtype, int32_t node)
+      : plan_(&plan), dtype_(dtype), node_(node) {}
+
+  int32_t node() const { return node_; }
+  int nodes() const { return nodes_; }  // that it has come by
+
+  template <class Take>
+  bool next_with_number(Take take) {
+    int32_t users[2];
+    if (users_of(*plan_, node_, users) != (node_ == fork_ ? 2 : 1)) return false;
+    const NormalNode& user = plan_->nodes[users[0]];
+    const int32_t other = other_input(user, node_);
+    if (other < 0 || plan_->nodes[other].op != PlanOp::fill_) return false;
+    const double number = real_of(dtype_, plan_->nodes[other].immediate);
+    if (!take(user.op, number, user.inputs[0] == node_)) return false;
+    go_on(users[0]);
+    return true;
+  }
+
+  bool fork() {
+    int32_t users[2];
+    if (users_of(*plan_, node_, users) != 2) return false;
+    fork_ = node_;
+    other_ = users[1];
+    const PlanOp op = plan_->nodes[other_].op;
+    return op == PlanOp::mul_ || op == PlanOp::max_;
+  }
+
+  bool join(PlanOp op) {
+    const NormalNode& other = plan_->nodes[other_];
+    int32_t users[2];
+    const bool alone = node_ == fork_ || users_of(*plan_, node_, users) == 1;
+    if (other.op != op || !alone || other_input(other, fork_) != node_) return false;
+    go_on(other_);
+    return true;
+  }
+
+ private:
+  void go_on(int32_t user) {
+    node_ = user;
+    ++nodes_;
+  }
+
+  const NormalPlan* plan_;
+  DType dtype_;
+  int32_t node_;
+  int nodes_ = 0;
+  int32_t fork_ = -1, other_ = -1;  // the latter reads the former, and what is come to
+};
+
+}  // namespace
 
 CubeProblem::CubeProblem(const NormalPlan& plan, const Target& target)
     : plan_(plan), target_(target) {
@@ -205,15 +280,8 @@ bool CubeProblem::describe_operands(Product& product) const {
 
 // -1: there are several.
 int32_t CubeProblem::only_user(int32_t node) const {
-  int32_t user = -1;
-  for (size_t i = 0; i < plan_.nodes.size(); ++i) {
-    for (const int32_t input : plan_.nodes[i].inputs) {
-      if (input != node) continue;
-      if (user >= 0) return -1;
-      user = static_cast<int32_t>(i);
-    }
-  }
-  return user;
+  int32_t users[2];
+  return users_of(plan_, node, users) == 1 ? users[0] : -1;
 }
 
 // Rows of elements as the cube unit reads and writes them.
@@ -290,8 +358,10 @@ void CubeProblem::find_sum(Product& product) const {
     finish.node = sum;
     finish.nodes++;
   }
-  while (follow_number(finish, ending) || follow_gate(finish, ending)) {
-  }  // users come behind what they use: the chain ends
+  NodeWalk walk(plan_, dtype_, finish.node);
+  ending.follow(walk, dtype_);
+  finish.node = walk.node();
+  finish.nodes += walk.nodes();
   if (finish.nodes == 0) return;
   // Beside others, it goes to local memory, and what is stored comes behind all products.
   const bool beside = blocks_.products > 1;
@@ -304,55 +374,8 @@ void CubeProblem::find_sum(Product& product) const {
   product.finish = finish;
 }
 
-bool CubeProblem::number_of(int32_t user, int32_t node, double& number) const {
-  const int32_t other = other_of(user, node);
-  if (other < 0 || plan_.nodes[other].op != PlanOp::fill_) return false;
-  number = real_of(dtype_, plan_.nodes[other].immediate);
-  return true;
-}
-
-bool CubeProblem::follow_number(Finish& finish, Ending& ending) const {
-  const int32_t user = only_user(finish.node);
-  double number = 0;
-  if (user < 0 || !number_of(user, finish.node, number)) return false;
-  const NormalNode& node = plan_.nodes[user];
-  if (!ending.follow(dtype_, node.op, number, node.inputs[0] == finish.node)) return false;
-  finish.node = user;
-  finish.nodes++;
-  return true;
-}
-
-// The product times a line of itself, or the greater of it and a part of it.
-bool CubeProblem::follow_gate(Finish& finish, Ending& ending) const {
-  if (ending.gates || ending.line.is_bounded()) return false;
-  int32_t users[2] = {-1, -1};
-  int count = 0;
-  for (size_t i = 0; i < plan_.nodes.size(); ++i) {
-    for (const int32_t input : plan_.nodes[i].inputs) {
-      if (input != finish.node) continue;
-      if (count == 2) return false;
-      users[count++] = static_cast<int32_t>(i);
-    }
-  }
-  if (count < 2) return false;
-  Line line;
-  int32_t end = finish.node, nodes = 1;
-  for (int32_t user = users[0]; user != users[1]; user = only_user(end), ++nodes) {
-    double number = 0;
-    if (user < 0 || !number_of(user, end, number)) return false;
-    const NormalNode& node = plan_.nodes[user];
-    if (!line.follow(node.op, number, node.inputs[0] == end)) return false;
-    end = user;
-  }
-  if (!ending.gate(dtype_, plan_.nodes[users[1]].op, line)) return false;
-  finish.node = users[1];
-  finish.nodes += nodes;
-  return true;
-}
-
 int32_t CubeProblem::other_of(int32_t user, int32_t node) const {
-  const auto& inputs = plan_.nodes[user].inputs;
-  return inputs[inputs[0] == node ? 1 : 0];
+  return other_input(plan_.nodes[user], node);
 }
 
 // Goes on to what alone reads the last node, if it is such an operation.

@@ -8,7 +8,6 @@
 
 #include "kernels/normalise.h"
 #include "vm/block_shape.h"
-#include "vm/ending.h"
 #include "vm/isa.h"
 #include "vm/target.h"
 #include "vm/window_tiles.h"
@@ -100,9 +99,6 @@ class CubeProblem {
   int vector_nodes_until(int32_t last) const;
   void find_finish();
   void find_sum(Product& product) const;
-  bool follow_number(Finish& finish, Ending& ending) const;
-  bool follow_gate(Finish& finish, Ending& ending) const;
-  bool number_of(int32_t user, int32_t node, double& number) const;
   void find_levels(Product& product) const;
   bool follow(Finish& finish, PlanOp op) const;
   void follow_to_bytes(Finish& finish) const;

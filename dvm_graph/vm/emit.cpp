@@ -164,8 +164,7 @@ void Emitter::emit_at(const Instruction& instruction, const Loop* loops, const T
   out.dtype = instruction.dtype;
   out.changed_mask = instruction.changed_mask;
   out.flags = instruction.flags;
-  out.extra[0] = instruction.extra[0];
-  out.extra[1] = instruction.extra[1];
+  std::ranges::copy(instruction.extra, out.extra);
   out.window = instruction.window;
   out.operand_count = static_cast<uint8_t>(count);
   for (int i = 0; i < 3; ++i) out.extents[i] = extent_register(loops[i]);

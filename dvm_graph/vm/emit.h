@@ -22,7 +22,7 @@ struct Instruction {
   Family family = Family::v_copy;
   DType dtype = DType::f32;
   uint8_t changed_mask = 0, flags = 0;
-  uint64_t extra[2] = {0, 0};
+  uint64_t extra[kMostExtra] = {};
   int32_t window = -1;
 };
 

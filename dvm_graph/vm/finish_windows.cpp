@@ -37,13 +37,15 @@ class Chain {
     return &at_;
   }
 
-  // What has been made is read by the next instruction, and by the one that `join` goes on to.
-  void fork() {
+  // As Ending::follow asks for.
+  bool fork() {
     fork_ = made_;
     forked_ = true;
+    return true;
   }
-  bool join(Family family, DType dtype) {
-    if (!forked_ || !find(family, dtype) || at_.operand_count != 3) return false;
+  bool join(PlanOp op) {
+    const Family family = op == PlanOp::mul_ ? Family::v_mul : Family::v_max;
+    if (!find(family, dtype())) return false;
     if (!is_last_read(made_) || !is_last_read(fork_)) return false;
     const int reads = is_same(made_, fork_) ? 2 : 1;
     if (reads_of(made_) != reads || reads_of(fork_) != reads) return false;
@@ -72,18 +74,17 @@ class Chain {
     return by.space == Space::immediate || (by.outer != 0) + (by.middle != 0) + (by.inner != 0) < 2;
   }
 
-  // An operation with a number, which `take` is told, and whether it is the second operand.
   template <class Take>
-  bool next_with_number(DType dtype, Take take) {
+  bool next_with_number(Take take) {
     static constexpr std::pair<Family, PlanOp> kOperations[] = {{Family::v_max, PlanOp::max_},
                                                                 {Family::v_min, PlanOp::min_},
                                                                 {Family::v_add, PlanOp::add_},
                                                                 {Family::v_mul, PlanOp::mul_},
                                                                 {Family::v_div, PlanOp::div_}};
     for (const auto& [family, op] : kOperations) {
-      if (!next(family, dtype)) continue;
+      if (!next(family, dtype())) continue;
       return other().space == Space::immediate &&
-             take(op, real_of(dtype, other().immediate()), read_ == 1);
+             take(op, real_of(dtype(), other().immediate()), read_ == 1);
     }
     return false;
   }
@@ -100,6 +101,8 @@ class Chain {
   }
 
  private:
+  DType dtype() const { return code_->instructions[sums_].dtype; }
+
   // Whether the next instruction is of this kind and goes over the same loops.
   bool find(Family family, DType dtype) {
     if (end_ >= code_->instructions.size()) return false;
@@ -171,14 +174,14 @@ class Finisher {
   // Makes the one instruction of the chain that begins here, and returns its end; 0: there is none.
   size_t find(size_t sums) {
     switch (code_.instructions[sums].family) {
-      case Family::d_depthwise: return find_bounded(sums);
+      case Family::d_depthwise: return find_ended(sums);
       case Family::d_depthwise_bytes: return find_quantized(sums);
       default: return 0;
     }
   }
 
-  // A row is added, and what results end as.
-  size_t find_bounded(size_t sums) {
+  // A row is added, and results end.
+  size_t find_ended(size_t sums) {
     Chain chain(code_, last_use_, sums);
     finished_ = code_.instructions[sums];
     const DType dtype = finished_.dtype;
@@ -188,31 +191,11 @@ class Finisher {
       finished_.operands[kAddend] = more.other();
       chain = more;
     }
-    while (follow_number(more = chain, dtype, ending) || follow_gate(more = chain, dtype, ending))
-      chain = more;
+    ending.follow(chain, dtype);
     ending.write(dtype, finished_.extra);
     finished_.operands[0] = chain.made();
     finished_.flags |= chain.flags() & kStream;
     return chain.end();
-  }
-
-  static bool follow_number(Chain& chain, DType dtype, Ending& ending) {
-    return chain.next_with_number(dtype, [&](PlanOp op, double number, bool right) {
-      return ending.follow(dtype, op, number, right);
-    });
-  }
-
-  // As CubeProblem::follow_gate.
-  static bool follow_gate(Chain& chain, DType dtype, Ending& ending) {
-    if (ending.gates || ending.line.is_bounded()) return false;
-    Line line;
-    const auto follow = [&](PlanOp op, double number, bool right) {
-      return line.follow(op, number, right);
-    };
-    chain.fork();
-    for (Chain more = chain; more.next_with_number(dtype, follow);) chain = more;
-    if (chain.join(Family::v_mul, dtype)) return ending.gate(dtype, PlanOp::mul_, line);
-    return chain.join(Family::v_max, dtype) && ending.gate(dtype, PlanOp::max_, line);
   }
 
   // The chain is what follows products that quantise, too (CubeProblem::find_levels).

@@ -35,6 +35,8 @@ struct TileOperand {
   }
 };
 
+inline constexpr int kMostExtra = std::max(kLevelWords, kEndingWords);  // words behind a window
+
 struct TileInstruction {
   Family family = Family::v_copy;
   DType dtype = DType::f32;
@@ -42,8 +44,8 @@ struct TileInstruction {
   uint8_t extents[3] = {0, 0, 0};
   uint8_t operand_count = 0;
   TileOperand operands[kMostOperands];  // outputs first
-  uint64_t extra[std::max(kLevelWords, kEndingWords)] = {};
-  int32_t window = -1;  // index into TileCode::windows
+  int32_t window = -1;                  // index into TileCode::windows
+  uint64_t extra[kMostExtra] = {};
 };
 
 // What others begin as: a copy is faster than one that is made.

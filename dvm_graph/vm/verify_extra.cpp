@@ -1,10 +1,10 @@
 #include "vm/verify_extra.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "kernels/transforms.h"
+#include "vm/ending.h"
 #include "vm/panels.h"
 
 namespace dvm {
@@ -32,12 +32,9 @@ bool check_ending(Form form, DType dtype, const uint64_t* words, Fault& fail) {
   const bool number = operand_of(words, addend).space() == Space::immediate;
   if (number && operand_words(words, addend)[1] != 0) return fail("a number added is not 0");
   const uint64_t* const ending = ending_words(form, words);
-  const auto real = [dtype](uint64_t bits) {
-    if (dtype == DType::f64) return std::bit_cast<double>(bits);
-    return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-  };
-  if (!(real(ending[0]) <= real(ending[1]))) return fail("low is not up to high");
-  const bool finite = std::isfinite(real(ending[2])) && std::isfinite(real(ending[3]));
+  const auto real = [=](int word) { return real_of(dtype, ending[word]); };
+  if (!(real(0) <= real(1))) return fail("low is not up to high");
+  const bool finite = std::isfinite(real(2)) && std::isfinite(real(3));
   return finite || fail("a gate is no line");
 }
 

@@ -336,8 +336,8 @@ DVM_INLINE void multiply_in_turns(const Product<Step>& x, int64_t ragged, Sums& 
     for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
 }
 
-// Of a block whose results are gated, and which is in memory: code for that in every block would
-// be more than what the way by memory costs. `last`: lanes of the last vector of a row.
+// Gates and stores a block by way of memory: this code in every block would cost more. `last`:
+// lanes of the last vector of a row.
 template <class Step, int Vectors>
 [[gnu::noinline]] void store_gated(const Product<Step>& x, const typename Step::Sum* sum, int rows,
                                    int64_t last, bool stream) {

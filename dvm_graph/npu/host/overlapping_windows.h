@@ -37,10 +37,10 @@ struct Finish {
 // The sums of a block of windows at a vector of channels, gated: by way of memory, as those of
 // products (blocks.h).
 template <class T>
-[[gnu::noinline]] void store_gated(const Ending<T>& gate, T* to, int64_t step, const Full<T>* sums,
+[[gnu::noinline]] void store_gated(Ending<T> ending, T* to, int64_t step, const Full<T>* sums,
                                    int64_t count, int64_t lanes, bool stream) {
-  auto store_all = [&, to, ending = gate](auto store_at) mutable DVM_LAMBDA_INLINE {
-    for (int64_t i = 0; i < count; i++, to += step) store_at(to, ending.gated(sums[i]));
+  const auto store_all = [=](auto store_at) DVM_LAMBDA_INLINE {
+    for (int64_t i = 0; i < count; i++) store_at(to + i * step, ending.gated(sums[i]));
   };
   using V = Full<T>;
   if (lanes < kLanes<T>)

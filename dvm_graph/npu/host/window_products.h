@@ -1,5 +1,5 @@
-// Convolutions: C[m,n] = addend + A[m,k] * B[k,n] within bounds, where rows of A are windows over
-// images and are read where they lie.
+// Convolutions: C[m,n] = addend + A[m,k] * B[k,n], ended, where rows of A are windows over images
+// and are read where they lie.
 //
 //   C[window, n] = addend + sum over taps inside the image, channels of image[tap, channel] *
 //   B[tap, channel, n]

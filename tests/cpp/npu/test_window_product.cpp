@@ -1,7 +1,7 @@
 // m_matmul_windows of every level against its definition: windows of drawn sizes, pads and
 // dilations, any number of them from any place on, panels of B and ragged columns or B with
 // contiguous columns, addends with rows of their own, with one row for all and in C itself, and
-// bounds; images end at an inaccessible page.
+// endings; images end at an inaccessible page.
 
 #include "drawn_ending.h"
 #include "drawn_windows.h"

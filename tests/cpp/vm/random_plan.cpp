@@ -277,6 +277,18 @@ int32_t quantised(Random& random, PlanBuilder& b, int32_t sums, int axis) {
   return b.map(PlanOp::max_, {b.cast(x, DType::i32), b.fill(DType::i32, -3)});
 }
 
+// A product times a line of itself that is kept between numbers, or the greater of it and a part of
+// it, which the cube unit may make of it; not where it is an integer.
+int32_t gated(Random& random, PlanBuilder& b, DType dtype, int32_t product) {
+  if (dtype == DType::i32 || dtype == DType::i64) return product;
+  int32_t x = b.map(PlanOp::mul_, {product, b.fill(dtype, chance(random, 70) ? 0.5 : -0.5)});
+  if (chance(random, 30)) return b.map(PlanOp::max_, {x, product});
+  if (chance(random, 80)) x = b.map(PlanOp::add_, {x, b.fill(dtype, 1)});
+  if (chance(random, 60)) x = b.map(PlanOp::max_, {x, b.fill(dtype, 0)});
+  if (chance(random, 60)) x = b.map(PlanOp::min_, {b.fill(dtype, 2), x});
+  return b.map(PlanOp::mul_, {product, x});
+}
+
 // A[batch, m, k] as a product of its own, followed by operators along its rows.
 int32_t inner_product(Random& random, PlanBuilder& b, DType dtype, bool rounds, uint32_t batch,
                       int columns_per_panel) {
@@ -382,8 +394,12 @@ PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
   }
   // What is added to a product, and nothing else, the cube unit may add.
   if (operators == 0 && chance(random, 60)) {
-    const int32_t addend = b.load(random_view(random, b, dtype, c_axes), c_axes);
-    b.store(b.map(PlanOp::add_, {c, addend}), random_view(random, b, dtype, c_axes), c_axes);
+    const bool row = chance(random, 30);
+    const int32_t addend =
+        row ? b.input(dtype, n) : b.load(random_view(random, b, dtype, c_axes), c_axes);
+    int32_t sum = b.map(PlanOp::add_, {c, addend});
+    if (chance(random, 40)) sum = gated(random, b, dtype, sum);
+    b.store(sum, random_view(random, b, dtype, c_axes), c_axes);
     return b;
   }
   const int32_t last = static_cast<int32_t>(b.plan.nodes.size()) - 1;
