@@ -9,7 +9,7 @@ each of which becomes a program for any extents. The rest stays in torch.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -155,7 +155,7 @@ def _compile(
     options: Options,
     orders: dict[str, Order],
     laid: Mapping[int, Order] | None = None,
-    own: Sequence[int] = (),
+    own: Collection[int] = (),
 ) -> Callable[..., Any]:
     """`orders` gets those of the axes of what is kept for the backward pass, by name, where they are not as torch traced them;
     `laid`: arguments to be laid out in an order; `own`: results that are to be no views.

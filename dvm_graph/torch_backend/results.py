@@ -6,20 +6,20 @@ several operators of torch read, or of the memory of another type.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
 from torch._functorch._aot_autograd.schemas import OutputType
 
 
-def own_results() -> list[int]:
+def own_results() -> set[int]:
     """Which results of the forward pass that is being compiled are no views to torch, and what views are taken of. What it
     makes of the others, and of arguments that are written to, it makes itself.
     """
     context = torch._guards.TracingContext.try_get()
     if context is None or context.fw_metadata is None:
-        return []
+        return set()
     metadata = context.fw_metadata
     first = metadata.num_mutated_inp_runtime_indices
     outputs = [
@@ -28,25 +28,28 @@ def own_results() -> list[int]:
         if output.output_type is OutputType.non_alias
     ]
     bases = range(first + len(metadata.output_info), metadata.num_forward_returns)
-    return [*outputs, *bases]
+    return {*outputs, *bases}
 
 
-def hold_apart(results: Sequence[Any], own: Sequence[int]) -> Sequence[Any]:
+def hold_apart(results: Sequence[Any], own: Collection[int]) -> Sequence[Any]:
     """Own results that are views become tensors in the same memory. What is kept for the backward pass there becomes a view
-    of these, so that autograd notices who has written to it.
+    of the first of these, so that autograd notices who has written to that.
     """
-    views = [at for at in own if isinstance(results[at], torch.Tensor) and results[at]._is_view()]
+    views = sorted(
+        at for at in own if isinstance(results[at], torch.Tensor) and results[at]._is_view()
+    )
     if not views:
         return results
     apart = list(results)
-    whole = {id(results[at]) for at in own}
+    own_ids = {id(results[at]) for at in own}
     held: dict[int, torch.Tensor] = {}
     for at in views:
         apart[at] = torch.ops.aten._unsafe_view.default(results[at], results[at].shape)
-        if id(results[at]._base) not in whole:
+        if id(results[at]._base) not in own_ids:
             held.setdefault(id(results[at]._base), apart[at])
-    for at in {*range(len(results))} - {*own}:
-        apart[at] = _lying_in(held, results[at])
+    for at, kept in enumerate(results):
+        if at not in own:
+            apart[at] = _lying_in(held, kept)
     return apart
 
 

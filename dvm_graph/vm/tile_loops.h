@@ -25,7 +25,8 @@ bool reads(const TileInstruction& instruction, int32_t buffer);
 // Makes it read another buffer in this one's place.
 void read_instead(TileInstruction& instruction, int32_t buffer, int32_t other);
 
-// Whether two operands may lie in the same memory.
+// Whether two operands may lie in the same memory, of any tile: the same buffer, but for pointers
+// whose known bounds do not meet.
 bool overlap(const TileCode& code, const TileOperand& a, const TileOperand& b);
 // Neither reads or overwrites what the other one writes.
 bool may_change_places(const TileCode& code, const TileInstruction& a, const TileInstruction& b);

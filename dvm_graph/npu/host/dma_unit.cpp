@@ -264,7 +264,8 @@ void transpose_planes(const Move<To, From>& x, bool stream) {
 }
 
 // Rows of few elements that become neighbours: whole vectors of `Bytes`, of which the next rows
-// overwrite what is too much. Returns the rows behind which a vector would reach too far.
+// overwrite what is too much. Returns how many rows were moved so: the last ones of what is read
+// and written have no room for a vector.
 template <int Bytes, class T>
 DVM_INLINE int64_t copy_short_rows(T* to, const T* from, int64_t stride, int64_t rows, int64_t n) {
   constexpr int64_t L = Bytes / static_cast<int64_t>(sizeof(T));
@@ -276,13 +277,15 @@ DVM_INLINE int64_t copy_short_rows(T* to, const T* from, int64_t stride, int64_t
   return greater<int64_t>(done, 0);
 }
 
-constexpr int64_t kLeastShortRows = 16;
+constexpr int64_t kLeastShortRows = 16;  // of which all but the last few are vectors
+
 template <class T>
 bool are_short_rows(const Move<T, T>& x) {
   const int64_t n = x.e.inner, bytes = n * static_cast<int64_t>(sizeof(T));
   return n > 1 && bytes <= 32 && x.e.middle >= kLeastShortRows && x.to.middle == n &&
          x.from.middle > 0;
 }
+// Around no caches: a vector is overwritten while it is there.
 template <class T>
 void move_short_rows(const Move<T, T>& x) {
   const int64_t n = x.e.inner;

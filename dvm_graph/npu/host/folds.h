@@ -48,7 +48,6 @@ template <class V>
 class NaNLanes {
  public:
   DVM_INLINE void see(V a, V b) { lanes_ |= unordered(a, b); }
-  DVM_INLINE void see(const NaNLanes& others) { lanes_ |= others.lanes_; }
   DVM_INLINE V put_into(V folded) const {
     const V nan = splat<V>(static_cast<Element<V>>(__builtin_nan("")));
 #if defined(DVM_AVX512)
@@ -92,7 +91,6 @@ class NaNLanes {
 struct NoLanes {
   template <class V>
   DVM_INLINE void see(V, V) {}
-  DVM_INLINE void see(const NoLanes&) {}
   template <class V>
   DVM_INLINE V put_into(V folded) const {
     return folded;

@@ -23,9 +23,9 @@ inline bool quantizes_rows(const Group& group) {
 // Quotients by one number, no more than `high`, to the nearest: four vectors at a time.
 //
 // What is multiplied by a little less and by a little more than the reciprocal lies on either side
-// of the quotient, rounded as they are. Where both come to the same whole number, so does that.
-// Where they do not, and where the number is not moderate, quotients are divided, which takes
-// longer.
+// of the quotient, rounded as it is: three roundings of 2^-24 each are less than 2^-22. Where both
+// come to the same whole number, so does that. Where they do not, and where the number is not
+// moderate, quotients are divided, which takes longer.
 class WholeQuotients {
  public:
   DVM_INLINE WholeQuotients(float by, float high)

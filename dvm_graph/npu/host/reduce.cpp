@@ -3,7 +3,9 @@
 // Rows (N = 1, contiguous along size) use four vector accumulators; columns (contiguous along N)
 // accumulate whole vectors. Long folds are split pairwise, but for columns of wide rows, which add
 // up eight rows at a time. The order depends on the extents and strides only: the same input gives
-// the same bits.
+// the same bits. Two reductions of the same rows that are joined read each vector once.
+#include <utility>
+
 #include "npu/host/folds.h"
 #include "npu/host/lanes.h"
 #include "npu/host/loops.h"
@@ -41,7 +43,7 @@ struct Folded {
 
   DVM_INLINE static Folded of(V v) {
     Folded all;
-    for (V& each : all.by) each = v;
+    for (V& folded : all.by) folded = v;
     return all;
   }
   DVM_INLINE void add(V v) { add(of(v)); }
@@ -352,11 +354,9 @@ const uint64_t* run_folds(Core& core, const uint64_t* words) {
   const uint64_t* one = words;
   const uint64_t* other = behind(words);
   const uint64_t* const end = behind(other);
-  if (family_of(one) > family_of(other)) {  // either may be the first
-    const uint64_t* const later = one;
-    one = other;
-    other = later;
-  }
+  static_assert(Family::v_reduce_sum < Family::v_reduce_max &&
+                Family::v_reduce_max < Family::v_reduce_min);
+  if (family_of(one) > family_of(other)) std::swap(one, other);
   if (family_of(one) == Family::v_reduce_max)
     fold_together<Max, Min>(core, one, other);
   else if (family_of(other) == Family::v_reduce_max)
