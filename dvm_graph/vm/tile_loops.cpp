@@ -30,15 +30,6 @@ void read_instead(TileInstruction& instruction, int32_t buffer, int32_t other) {
   }
 }
 
-bool overlap(const TileCode& code, const TileOperand& a, const TileOperand& b) {
-  if (a.space != b.space || a.space == Space::immediate) return false;
-  if (a.space == Space::local) return a.index == b.index;
-  const PointerRegister &one = code.pointers[a.index], &other = code.pointers[b.index];
-  if (one.buffer != other.buffer) return false;
-  const bool known = one.low < one.high && other.low < other.high;
-  return !known || (one.low < other.high && other.low < one.high);
-}
-
 bool may_change_places(const TileCode& code, const TileInstruction& a, const TileInstruction& b) {
   const auto touches = [&](const TileOperand& out, const TileInstruction& other) {
     const std::span operands(other.operands, other.operand_count);

@@ -27,7 +27,14 @@ void read_instead(TileInstruction& instruction, int32_t buffer, int32_t other);
 
 // Whether two operands may lie in the same memory, of any tile: the same buffer, but for pointers
 // whose known bounds do not meet.
-bool overlap(const TileCode& code, const TileOperand& a, const TileOperand& b);
+inline bool overlap(const TileCode& code, const TileOperand& a, const TileOperand& b) {
+  if (a.space != b.space || a.space == Space::immediate) return false;
+  if (a.space == Space::local) return a.index == b.index;
+  const PointerRegister &one = code.pointers[a.index], &other = code.pointers[b.index];
+  if (one.buffer != other.buffer) return false;
+  const bool known = one.low < one.high && other.low < other.high;
+  return !known || (one.low < other.high && other.low < one.high);
+}
 // Neither reads or overwrites what the other one writes.
 bool may_change_places(const TileCode& code, const TileInstruction& a, const TileInstruction& b);
 
