@@ -347,19 +347,17 @@ const uint64_t* run_folds(Core& core, const uint64_t* words) {
   using Sum = Fold<Family::v_reduce_sum>;
   using Max = Fold<Family::v_reduce_max>;
   using Min = Fold<Family::v_reduce_min>;
-  const auto family_of = [](const uint64_t* at) {
-    return static_cast<Family>((at[0] & 0xffff) / 16);
-  };
-  const auto behind = [](const uint64_t* at) { return at + ((at[0] >> 16) & 0xff); };
+  const auto family = [](const uint64_t* at) { return family_of(head_of(at)); };
+  const auto behind = [](const uint64_t* at) { return at + head_of(at).words; };
   const uint64_t* one = words;
   const uint64_t* other = behind(words);
   const uint64_t* const end = behind(other);
   static_assert(Family::v_reduce_sum < Family::v_reduce_max &&
                 Family::v_reduce_max < Family::v_reduce_min);
-  if (family_of(one) > family_of(other)) std::swap(one, other);
-  if (family_of(one) == Family::v_reduce_max)
+  if (family(one) > family(other)) std::swap(one, other);
+  if (family(one) == Family::v_reduce_max)
     fold_together<Max, Min>(core, one, other);
-  else if (family_of(other) == Family::v_reduce_max)
+  else if (family(other) == Family::v_reduce_max)
     fold_together<Sum, Max>(core, one, other);
   else
     fold_together<Sum, Min>(core, one, other);

@@ -1,0 +1,28 @@
+"""What tiles of vector kernels have room for."""
+
+from __future__ import annotations
+
+import re
+
+from onnx import parser
+
+import dvm_graph
+
+
+def tile_of(results: str, body: str) -> int:
+    """Elements in a tile of the last kernel."""
+    proto = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[n] x) => (uint8[n] y{results}) {{ {body} }}""")
+    model = dvm_graph.optimize(proto, strict=True, cores=1, local_bytes=1 << 17)
+    *_, last = model.listings({"n": 400_000})
+    (elements,) = re.findall(r"tiles of (\d+)", last.text)
+    return int(elements)
+
+
+def test_scalars_take_no_room_that_grows_with_the_tile() -> None:
+    """Quantising by a scale that the kernel computes has as large tiles as by one that is known."""
+    known = """s = Constant<value_float = 0.1>()
+        z = Constant<value = uint8 {3}>()
+        y = QuantizeLinear(x, s, z)"""
+    computed = tile_of(", float s, uint8 z", "y, s, z = DynamicQuantizeLinear(x)")
+    assert computed == tile_of("", known)
