@@ -34,6 +34,8 @@ _VIEWS = frozenset({"reshape", "transpose"})
 
 _MOST_BYTES = 1 << 24
 """Of weights: those of convolutions have less."""
+_PIECE = 1 << 14
+"""Elements that are looked at together."""
 
 Row = NDArray[Any]
 """Constants that broadcast to a value, with as many axes: f64 until they become part of the graph."""
@@ -214,13 +216,29 @@ def _scaled(product: Node, factor: Row, builder: Builder) -> Value | None:
 
 def _multiplied(weights: Row, by: Row) -> Row | None:
     """None: they are too large, all whole numbers, or some would lose bits."""
-    if weights.nbytes > _MOST_BYTES or (weights == np.rint(weights)).all():
+    if weights.nbytes > _MOST_BYTES:
         return None
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        scaled = weights * by.astype(weights.dtype)
+    scaled = np.empty(weights.shape, weights.dtype)
     least = np.finfo(weights.dtype).tiny
-    loses = (np.abs(scaled) < least) & (np.abs(weights) >= least) & (by != 0)
-    return None if loses.any() or not np.isfinite(scaled).all() else scaled
+    whole = True
+    pieces = np.nditer(
+        (weights, np.broadcast_to(by, weights.shape), scaled),
+        flags=("external_loop", "buffered", "zerosize_ok"),
+        op_flags=[["readonly"], ["readonly"], ["writeonly"]],
+        order="C",
+        buffersize=_PIECE,
+    )
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"), pieces:
+        for own, factors, product in pieces:
+            np.multiply(own, factors, out=product, dtype=product.dtype, casting="same_kind")
+            whole = whole and bool((own == np.rint(own)).all())
+            sizes = np.abs(product)
+            if not sizes.max() < np.inf:
+                return None
+            if sizes.min() < least:
+                if ((sizes < least) & (np.abs(own) >= least) & (factors != 0)).any():
+                    return None
+    return None if whole else scaled
 
 
 def _of_weights(factor: Row, extents: tuple[int, ...]) -> Row | None:
