@@ -235,9 +235,9 @@ def _multiplied(weights: Row, by: Row) -> Row | None:
             sizes = np.abs(product)
             if not sizes.max() < np.inf:
                 return None
-            if sizes.min() < least:
-                if ((sizes < least) & (np.abs(own) >= least) & (factors != 0)).any():
-                    return None
+            lost = (sizes < least) & (np.abs(own) >= least) & (factors != 0)
+            if lost.any():
+                return None
     return None if whole else scaled
 
 

@@ -27,6 +27,30 @@ def test_constants_fold(sketch: Sketch) -> None:
     np.testing.assert_array_equal(folded.data, -np.arange(200))
 
 
+def test_constants_fold_through_large_views(sketch: Sketch) -> None:
+    """As projections of a table of relative positions."""
+    table, weights = (np.random.default_rng(n).standard_normal((160, 160)) for n in range(2))
+    rows, by = (sketch.graph.constant(a.astype(np.float32)) for a in (table, weights))
+    turned = sketch.build.op("transpose", by, perm=(1, 0))
+    product = sketch.build.op("matmul", sketch.build.op("transpose", rows, perm=(1, 0)), turned)
+    result = sketch.build.op("add", sketch.input("b", 160), product)
+    sketch.graph.outputs = [result]
+    fold_constants(sketch.graph, sketch.facts, compute_vendor)
+    folded = result.producer.inputs[1]
+    np.testing.assert_allclose(folded.data, table.T @ weights.T, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_made_of_repeated_constants_is_kept_where_it_takes_more_memory(
+    sketch: Sketch,
+) -> None:
+    weights = sketch.graph.constant(np.arange(4096, dtype=np.float32).reshape(1, 4096))
+    repeated = sketch.build.op("broadcast_to", weights, shape=(128, 4096))
+    result = sketch.build.op("neg", repeated)
+    sketch.graph.outputs = [result]
+    assert not fold_constants(sketch.graph, sketch.facts, compute_vendor)
+    assert [node.op for node in sketch.graph.sorted_nodes()] == ["broadcast_to", "neg"]
+
+
 VENDOR_OF_CONSTANTS = """<ir_version: 8, opset_import: ["" : 18]>
     g (float[n, 4] x) => (float[n, 4] y)
     <float[4] zeros = {0, 0, 0, 0}, float[3] u = {5, 6, 7}, int64 a = {1}, int64 b = {4}, int64 c = {1},
