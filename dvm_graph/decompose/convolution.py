@@ -11,10 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.operands import operand, required, shape_of
@@ -33,6 +31,7 @@ from dvm_graph.process import drop_pages
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
+from dvm_graph.symbolic.folding import contents
 from dvm_graph.symbolic.transforms import transformed_slices
 
 MOST_LANES = 16
@@ -208,15 +207,3 @@ def arranged(
     moved = np.ascontiguousarray(data.transpose(perm)).reshape(shape)
     drop_pages(data)  # else weights of large models are in memory twice until panels are packed
     return builder.constant(moved)
-
-
-def contents(weights: Value) -> NDArray[Any] | None:
-    """Of a constant, or of one that was reshaped."""
-    source = weights
-    while source.data is None and source.producer is not None and source.producer.op == "reshape":
-        (inner,) = source.producer.inputs
-        assert inner is not None
-        source = inner
-    if source.data is None:
-        return None
-    return np.asarray(source.data).reshape([int(extent) for extent in shape_of(weights)])

@@ -23,7 +23,7 @@ from functools import reduce
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import filled, widened
-from dvm_graph.decompose.convolution import arranged, contents, convolved, widened_weights
+from dvm_graph.decompose.convolution import arranged, convolved, widened_weights
 from dvm_graph.decompose.operands import operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import padded, part
@@ -31,6 +31,7 @@ from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_las
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, ceildiv, floordiv, maximum, mul, sub
+from dvm_graph.symbolic.folding import contents
 
 _FEW_OUTPUTS = 32
 """Of one position: no more than a panel of a matrix product has columns, most of which would be padding (`benchmarks.units.alone`,

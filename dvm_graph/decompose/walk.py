@@ -53,6 +53,7 @@ from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.folding import Folding
 
 VENDOR = "vendor"
 _MAX_DEPTH = 4
@@ -93,6 +94,7 @@ class _Walk:
         self._depth = depth
         """How many bodies lie around what is walked."""
         self._builder = Builder(self._graph, facts, transforms=options.transforms)
+        self._folding = Folding(target)
         self._values: dict[Value, Value] = {}
         """By ONNX value, where that is not the value itself."""
         self._named: set[Value] = set()
@@ -127,13 +129,33 @@ class _Walk:
                 pending = deque(ordered)
                 continue
             self._native = node in self._apart
-            if not self._decompose(node):
+            mark = len(graph)
+            if self._decompose(node):
+                self._fold(node, mark)
+            else:
                 pending.extendleft(reversed(self._apart[node]))
             self._native = False
         graph.outputs = [self._value(value) for value in source.outputs]
         graph.output_names = source.output_names
         graph.overridable = source.overridable
         return graph
+
+    def _fold(self, node: Node, mark: int) -> None:
+        """What was built of constants alone since the graph had `mark` nodes, such as weights that are normalized: operators that
+        read it may then be built for its contents. What was quantized is recognised by how it is made.
+        """
+        operands = self._operands(node)
+        folding = self._folding
+        if node.op == "DequantizeLinear" or not any(operands) or not folding.covers(operands):
+            return
+        folded = dict[Value, Value]()
+        for built in list(self._graph.nodes)[mark:]:
+            value = folding.fold(built) if folding.covers(built.inputs) else None
+            if value is not None:
+                folded[built.output] = value
+        for output in node.outputs:
+            made = self._values.get(output, output)
+            self._values[output] = folded.get(made, made)
 
     def _value(self, value: Value) -> Value:
         """What stands for an ONNX value in the new graph; constants and inputs for themselves."""

@@ -17,6 +17,7 @@ from dvm_graph.ir import OPERATORS, Dim, Kind, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, ceildiv, floordiv, less_equal, maximum, minimum, mul, sub
+from dvm_graph.symbolic.folding import contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ def over_padded(node: Node, image: Value, weights: Value) -> tuple[Value, list[W
     axes = spatial_axes(node, shape_of(image)[2:], shape_of(weights)[2:])
     if text(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID") or _bordered(image) is None:
         return image, axes
-    if weights.data is None or not np.isfinite(weights.data).all():
+    data = contents(weights)
+    if data is None or not np.isfinite(data).all():
         return image, axes
     while axes is not None:
         found = _bordered(image)

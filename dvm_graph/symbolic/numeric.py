@@ -60,7 +60,7 @@ def evaluate_constant(
         origin = ", ".join(node.origin) or node.name
         raise ShapeError(f"{node.op} of {origin}: {error}") from error
     with np.errstate(all="ignore"):
-        rounded = data.astype(result.dtype.numpy)
+        rounded = data.astype(result.dtype.numpy, copy=False)
         if node.op != "cast" and result.dtype in _HALVES:
             small = np.abs(data) < _HALVES[result.dtype]
             if np.any((rounded != data) & (np.isinf(rounded) | small)):
