@@ -18,7 +18,7 @@ from dvm_graph.decompose.dequantized_constants import left_to_vendor, packed_mat
 from dvm_graph.decompose.integer_products import is_bytes, sums, weights_of
 from dvm_graph.decompose.matrix import gemm, matmul
 from dvm_graph.decompose.meanings import Dequantized, dequantized, moderate, real
-from dvm_graph.decompose.operands import operand, required
+from dvm_graph.decompose.operands import operand, required, shape_of
 from dvm_graph.decompose.quantized_operands import quantized_windows, transposed
 from dvm_graph.decompose.registry import Decomposition, Operands, Results, decomposition, unless
 from dvm_graph.ir import DType, Node, Value
@@ -94,10 +94,13 @@ def any_convolution(builder: Builder, node: Node, operands: Operands) -> Results
     bias = operand(operands, 2)
     scales = _scales(builder, x, w, x.x.rank - 2)
     numbers = _of_scale(builder, bias, scales)
-    if bias is not None and numbers is None:
-        return convolution(builder, node, operands)
     y = quantized_windows(builder, node, x.x, x.zero, w.x, w.zero, numbers)
-    return None if y is None else [real(builder, y, scales)]
+    if y is None:
+        return convolution(builder, node, operands)
+    y = real(builder, y, scales)
+    if bias is None or numbers is not None:
+        return [y]
+    return [builder.add(y, builder.reshape(bias, (*shape_of(bias), *(1,) * (x.x.rank - 2))))]
 
 
 def _factors(
@@ -127,7 +130,7 @@ def _scales(builder: Builder, a: Dequantized, b: Dequantized, behind: int) -> Va
 
 
 def _of_scale(builder: Builder, addend: Value | None, scales: Value) -> Value | None:
-    """The whole numbers that an addend is in this scale; None: it is none such."""
+    """The whole numbers that an addend is in this scale; None: it is none such. Zeros are, whatever their own scale."""
     meaning = dequantized(builder, addend)
     if meaning is None or meaning.x.dtype is not DType.INT32 or meaning.scale.data is None:
         return None
@@ -136,6 +139,8 @@ def _of_scale(builder: Builder, addend: Value | None, scales: Value) -> Value | 
     if meaning.zero is not None and (meaning.zero.data is None or np.any(meaning.zero.data)):
         return None
     own, wanted = np.asarray(meaning.scale.data), np.asarray(scales.data)
+    if meaning.x.data is not None and not np.any(meaning.x.data):
+        return meaning.x
     if own.size not in (1, wanted.size) or not np.allclose(
         own.reshape(-1), wanted.reshape(-1), 1e-5, 0
     ):

@@ -21,6 +21,8 @@ _MAX_ELEMENTS = 1 << 24
 """Of any operand or result."""
 _MAX_VIEW_BYTES = 1 << 12
 """Larger views of constants stay views."""
+_MOST_MAKERS = 16
+"""That are looked through for what a value holds."""
 
 
 class Folding:
@@ -98,21 +100,29 @@ class Folding:
 
 
 def contents(value: Value) -> Array | None:
-    """What a constant holds, or what views make of one; None: it is neither."""
-    views = list[Node]()
-    while value.data is None:
-        node = value.producer
-        if node is None or not _is_view(node):
+    """What a constant holds, or what a few operators make of constants, such as views, or dequantized bytes; None: it is
+    neither.
+    """
+    constants = dict[Value, Value]()
+    makers = list[Node]()
+    pending = [value]
+    while pending:
+        at = pending.pop()
+        if at.data is not None:
+            constants[at] = at
+        elif at.producer is None or at.producer.is_call or len(makers) == _MOST_MAKERS:
             return None
-        views.append(node)
-        value = node.required(0)
-    data: Array | None = np.asarray(value.data)
-    for node in reversed(views):
-        data = _evaluated(_over(node, {value: replace(value, data=data, producer=None)}))
+        else:
+            makers.append(at.producer)
+            pending += [operand for operand in at.producer.inputs if operand is not None]
+    for node in reversed(
+        makers
+    ):  # one that two read stands twice, and behind what it reads at last
+        data = _evaluated(_over(node, constants))
         if data is None:
             return None
-        value = node.output
-    return data
+        constants[node.output] = replace(node.output, data=data, producer=None)
+    return np.asarray(constants[value].data)
 
 
 def _is_view(node: Node) -> bool:

@@ -364,6 +364,64 @@ def test_dequantised_convolutions(case: str, kind: str) -> None:
     check(model_with(text, constants), *feeds, like=reference)
 
 
+ADDENDS = {
+    "zeros of another scale": (0, np.float32(0.3)),
+    "of another scale": (1, np.float32(0.003)),
+    "of scales of channels": (1, np.linspace(0.001, 0.2, 20, dtype=np.float32)),
+    "of floats": (1, None),
+}
+
+
+@pytest.mark.parametrize("case", ADDENDS)
+def test_convolutions_of_bytes_with_another_addend(case: str) -> None:
+    """As quantising tools leave one that several convolutions share: the sums are exact, and the addend is a float."""
+    some, scale = ADDENDS[case]
+    b = integers("int16", 20).astype(np.int32) * some
+    constants = {
+        "w": weights(20, 8, 3, 3), "ws": np.linspace(0.01, 0.03, 20, dtype=np.float32),
+        "wz": np.zeros(20, np.int8), "b": b, "xs": np.float32(0.02), "xz": np.uint8(7),
+        **({"f": b.astype(np.float32) / 100} if scale is None else {"bs": scale}),
+    }  # fmt: skip
+    addend = "a = Identity(f)" if scale is None else "a = DequantizeLinear<axis = 0>(b, bs)"
+    text = f"""g (uint8[n, 8, h, 9] q) => (float[n, 20, k, l] y) {{
+        x = DequantizeLinear(q, xs, xz)
+        m = DequantizeLinear<axis = 0>(w, ws, wz)
+        {addend}
+        y = Conv<pads = [1, 1, 1, 1]>(x, m, a)
+    }}"""
+    model = model_with(text, constants)
+    mine = dvm_graph.optimize(model, strict=True, check=True)
+    feed = {"q": integers("uint8", 2, 8, 6, 9)}
+    assert "m_matmul_bundles" in mine.disassemble(feed)
+    (wanted,) = unoptimised(model).run(None, feed)
+    largest = float(np.abs(wanted).max())
+    np.testing.assert_allclose(mine.run(feed)[0], wanted, rtol=1e-5, atol=1e-5 * largest)
+
+
+@pytest.mark.parametrize("image", ["float", "bytes"])
+def test_dequantised_weights_of_convolutions_of_floats_are_arranged_once(image: str) -> None:
+    """Where the other operand is no byte of a moderate scale."""
+    constants = {
+        "w": weights(20, 8, 3, 3), "ws": np.linspace(0.01, 0.03, 20, dtype=np.float32),
+        "xs": np.float32(1e-30), "xz": np.uint8(7),
+    }  # fmt: skip
+    of_bytes = image == "bytes"
+    source, way = ("uint8", "DequantizeLinear(q, xs, xz)") if of_bytes else ("float", "Identity(q)")
+    text = f"""g ({source}[n, 8, h, 9] q) => (float[n, 20, k, l] y) {{
+        x = {way}
+        m = DequantizeLinear<axis = 0>(w, ws)
+        y = Conv<pads = [1, 1, 1, 1]>(x, m)
+    }}"""
+    model = model_with(text, constants)
+    mine = dvm_graph.optimize(model, strict=True, check=True)
+    assert not any(subgraph.is_constant for subgraph in mine.report().subgraphs)
+    x = integers("uint8", 2, 8, 6, 9)
+    feed = {"q": x if of_bytes else x.astype(np.float32)}
+    (wanted,) = unoptimised(model).run(None, feed)
+    largest = float(np.abs(wanted).max())
+    np.testing.assert_allclose(mine.run(feed)[0], wanted, rtol=1e-5, atol=1e-5 * largest)
+
+
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 @pytest.mark.parametrize("kernel", [(3,), (3, 3), (1, 1), (2, 3, 3), (3, 1, 1)])
 @pytest.mark.parametrize("groups", [1, 2, 6])
