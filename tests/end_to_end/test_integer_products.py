@@ -447,6 +447,39 @@ def test_convolutions_of_integers_are_left_to_nobody(
     check(model, *({"q": integers(kind, *shape)} for shape in shapes))
 
 
+CHOOSERS = {
+    "pool": "MaxPool<kernel_shape = [3, 2], pads = [1, 0, 1, 1], strides = [2, 1]>(x)",
+    "pool with a last window": "MaxPool<kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1>(x)",
+    "pool of dilated windows": "MaxPool<kernel_shape = [2, 2], dilations = [3, 3], pads = [1, 1, 1, 1]>(x)",
+    "larger image": "Resize<coordinate_transformation_mode = 'asymmetric'>(x, , scales)",
+    "part of an image": "Resize<coordinate_transformation_mode = 'tf_crop_and_resize',"
+    " extrapolation_value = 7.5>(x, box, scales)",
+}
+
+
+@pytest.mark.parametrize("scale", [0.05, -0.05, 1e-40])
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("chooser", CHOOSERS)
+def test_bytes_are_chosen_as_the_floats_they_stand_for(
+    chooser: str, kind: str, scale: float
+) -> None:
+    constants = {
+        "xs": np.float32(scale), "xz": np.array(3, kind), "ys": np.float32(0.03), "yz": np.array(1, kind),
+        "scales": np.array([1, 1, 2, 2], np.float32),
+        "box": np.array([0, 0, 0, -0.5, 1, 1, 1, 1], np.float32),
+    }  # fmt: skip
+    text = f"""g ({kind}[n, 5, h, w] q) => (float[n, 5, k, l] p, {kind}[n, 5, k, l] y) {{
+        x = DequantizeLinear(q, xs, xz)
+        p = {CHOOSERS[chooser].replace("'", '"')}
+        y = QuantizeLinear(p, ys, yz)
+    }}"""
+    model = model_with(text, constants)
+    mine = dvm_graph.optimize(model, check=True)
+    for shape in ((1, 5, 4, 3), (2, 5, 7, 8)):
+        feed = {"q": integers(kind, *shape)}
+        assert_same_bits(mine.run(feed), unoptimised(model).run(None, feed))
+
+
 QUANTISED = "y = QLinearConv(q, xs, xz, w, ws, wz, ys, yz)"
 
 
