@@ -145,7 +145,8 @@ def operators_page() -> str:
         "A `Loop` of a constant number of turns, with no more operators in all of them than one kernel may have "
         "(`limits.max_operators`), and none that is a step of its own, is unrolled, and its turns fuse. "
         "Behind an `If` whose branches give other ranks, what rests on them becomes a part of either branch. "
-        "They are vendor operators where a result or something that a body reads is of unknown rank or "
+        "A `Squeeze` without axes is such an `If` where only the run tells which dims are 1, as long as those are at most four. "
+        "They are vendor operators where a result of turns or something that a body reads is of unknown rank or "
         "of a type that kernels do not compute with, and where the body of a `Loop` or `Scan` has a vendor operator.",
         "",
     ]

@@ -87,12 +87,11 @@ def continued(
 
 
 def _differing(node: Node, deduced: Deduced) -> set[Value]:
-    """Results that are tensors of other ranks in the other branch."""
-    branches = zip(*(body.values for body in deduced.bodies), strict=False)
+    """Results that are tensors of other ranks in the other branch, or whose rank a branch within one tells."""
     return {
         result
-        for result, (then, other) in zip(node.outputs, branches, strict=False)
-        if then.computable and other.computable and then.rank != other.rank
+        for result, type_ in zip(node.outputs, deduced.types, strict=False)
+        if deduced.bodies and type_.of_open_rank
     }
 
 

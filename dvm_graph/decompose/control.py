@@ -34,7 +34,10 @@ def build_control(
         return None
     useless = unread & _unread_states(node, operands, deduced) if node.op != "If" else frozenset()
     left_out = deduced.unchanged | useless
-    native = [type_.native or at in useless for at, type_ in enumerate(types)]
+    native = [
+        type_.native or at in useless or (node.op == "If" and type_.of_open_rank)
+        for at, type_ in enumerate(types)
+    ]
     if not all(native) or not _compilable(node, operands, deduced.bodies, len(types)):
         return None
     own = len(operands) - len(node.attrs.get("captures", ()))
@@ -163,7 +166,7 @@ def _compilable(
     given = [*operands[:own], *(v for v in operands[own:] if v is not None and not v.is_constant)]
     if results != len(node.outputs) or not all(v is None or v.native for v in given):
         return False  # bodies have the constants around them as their own, of whatever type
-    if any(not value.native for body in bodies for value in body.values):
+    if node.op != "If" and any(not value.native for body in bodies for value in body.values):
         return False
     if node.op == "Loop" and bodies[0].values[0].dtype is not DType.BOOL:
         return False  # whether it goes on

@@ -10,15 +10,10 @@ the operands, write the node's results and are not added to any graph. Nothing w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
+from dvm_graph.decompose.nodes import Nodes
 from dvm_graph.import_.tensors import onnx_type_of
 from dvm_graph.ir import DType, Graph, Node, Value
-
-_VERSION = 21
-"""The opset that the nodes are of."""
 
 Operands = Sequence["Value | None"]
 
@@ -34,53 +29,11 @@ def as_loop(node: Node, operands: Operands, graph: Graph) -> list[Node] | None:
     return None
 
 
-class _Nodes:
-    """Nodes of one graph, in order."""
-
-    def __init__(self, about: Node, graph: Graph) -> None:
-        self._about, self.graph = about, graph
-        self.nodes: list[Node] = []
-
-    def value(self, stem: str) -> Value:
-        return Value(self.graph.unique_name(f"{self._about.name}.{stem}"), DType.OPAQUE)
-
-    def constant(self, number: Any) -> Value:
-        return self.graph.constant(np.array(number), f"{self._about.name}.constant")
-
-    def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
-        (result,) = self.add(op, inputs, [self.value(op)], attrs)
-        return result
-
-    def add(
-        self,
-        op: str,
-        inputs: Sequence[Value | None],
-        outputs: Sequence[Value],
-        attrs: dict[str, Any],
-        regions: tuple[Graph, ...] = (),
-    ) -> Sequence[Value]:
-        self.nodes.append(
-            Node(
-                name=self.graph.unique_name(f"{self._about.name}.{op}"),
-                op=op,
-                inputs=tuple(inputs),
-                outputs=tuple(outputs),
-                attrs=attrs,
-                domain="",
-                version=_VERSION,
-                origin=self._about.origin,
-                metadata=self._about.metadata,
-                regions=regions,
-            )
-        )
-        return outputs
-
-
-class _Turn(_Nodes):
+class _Turn(Nodes):
     """The body of a Loop that reads some values of around."""
 
-    def __init__(self, around: _Nodes, states: int, captured: Operands) -> None:
-        super().__init__(around._about, around.graph.new_region(f"{around._about.name}.turn"))
+    def __init__(self, around: Nodes, states: int, captured: Operands) -> None:
+        super().__init__(around.about, around.graph.new_region(f"{around.about.name}.turn"))
         self._around = around
         self._captured = captured
         self.number, self._goes_on = self.value("number"), self.value("goes_on")
@@ -111,7 +64,7 @@ def _of_sequence_map(node: Node, operands: Operands, graph: Graph) -> list[Node]
     own = len(operands) - len(node.attrs["captures"])
     if any(value.dtype is DType.OPAQUE for value in region.outputs):
         return None
-    around = _Nodes(node, graph)
+    around = Nodes(node, graph)
     length = around.op("SequenceLength", operands[0])
     empty = [
         around.op("SequenceEmpty", dtype=onnx_type_of(value.dtype)) for value in region.outputs
@@ -145,7 +98,7 @@ def _of_batch(node: Node, operands: Operands, graph: Graph) -> list[Node] | None
     scanned = operands[own - count]
     if scanned is None or any(value is None for value in operands[1:]):
         return None
-    around = _Nodes(node, graph)
+    around = Nodes(node, graph)
     turns = around.op("Squeeze", around.op("Shape", scanned, start=0, end=1))
     most = around.op("Shape", scanned, start=1, end=2)
     turn = _Turn(around, 0, (*operands, most))

@@ -55,6 +55,11 @@ class ResultType:
         known = self.shape is not None and self.dtype is not DType.OPAQUE
         return known or self.holds is not None
 
+    @property
+    def of_open_rank(self) -> bool:
+        """A tensor that nobody reads before the run tells its rank."""
+        return self.shape is None and self.dtype not in (DType.OPAQUE, DType.BFLOAT16)
+
 
 @dataclass(frozen=True, slots=True)
 class Deduced:

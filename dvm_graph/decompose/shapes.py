@@ -18,18 +18,17 @@ from dvm_graph.decompose.operands import (
     integers,
     normalize_axes,
     normalize_axis,
-    operand,
     required,
     shape_of,
     text,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.reshaping import reshaped
+from dvm_graph.decompose.squeezing import axes_of_one, names_no_axes
 from dvm_graph.errors import ModelError
 from dvm_graph.ir import Dim, Node, Shape
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, product
-from dvm_graph.symbolic.proofs import Answer
 from dvm_graph.symbolic.shape_functions import broadcast_shapes
 
 
@@ -81,16 +80,15 @@ def squeeze(builder: Builder, node: Node, operands: Operands) -> Results:
     """
     x = required(node, operands, 0)
     shape = shape_of(x)
-    known = integers(elements(operands, 1))
-    if known:
-        axes = normalize_axes(node, known, x.rank)
-    elif known is None and operand(operands, 1) is not None:
-        return None
+    if names_no_axes(operands):
+        axes, open_ = axes_of_one(shape, builder.facts)
+        if open_:
+            return None  # see `squeezing`
     else:
-        answers = [builder.facts.prove_one(dim).answer for dim in shape]
-        if Answer.UNKNOWN in answers:
+        known = integers(elements(operands, 1))
+        if known is None:
             return None
-        axes = tuple(axis for axis, answer in enumerate(answers) if answer is Answer.YES)
+        axes = normalize_axes(node, known, x.rank)
     return [builder.reshape(x, tuple(dim for i, dim in enumerate(shape) if i not in axes))]
 
 

@@ -38,6 +38,7 @@ from dvm_graph.decompose.registry import (
     takes_constants,
     takes_containers,
 )
+from dvm_graph.decompose.squeezing import as_branches
 from dvm_graph.decompose.vendor_limits import expect_survival
 from dvm_graph.decompose.words import has_odd_words
 from dvm_graph.errors import (
@@ -109,9 +110,9 @@ class _Walk:
         self._repeats = False
         """Whether what is walked may be walked again: names of its values would be those of several."""
         self._apart: dict[Node, Behind] = {}
-        """What an `If` that was continued stands for."""
+        """What an `If` stands for that was made of others."""
         self._tried: set[Node] = set()
-        """Those that it was continued from."""
+        """Those that it was made of."""
 
     def run(self) -> Graph:
         source, graph = self._source, self._graph
@@ -280,11 +281,14 @@ class _Walk:
 
     def _rearranged(self, node: Node, behind: Behind) -> Behind | None:
         """What is to be walked in place of an `If` and of what comes behind it: the branch that it is known to take,
-        as a part of the graph around it, or an `If` that takes what rests on it into its branches. None: themselves.
+        as a part of the graph around it, or an `If` that takes what rests on it into its branches. In place of a Squeeze,
+        such an `If`. None: themselves.
         """
-        if node.domain or node.op != "If" or self._left_alone(node):
+        if node.domain or node.op not in ("If", "Squeeze") or self._left_alone(node):
             return None
         try:
+            if node.op == "Squeeze":
+                return None if node in self._tried else self._squeezed(node, behind)
             region = self._branch_of(node, self._operands(node))
             if region is not None:
                 return [*region.needed_nodes(), Opened(node, region), *behind]
@@ -303,6 +307,16 @@ class _Walk:
         self._tried.add(node)
         self._apart[whole] = [node, *resting]
         return [*rest, whole]
+
+    def _squeezed(self, node: Node, behind: Behind) -> Behind | None:
+        """Branches by which axes go, and what comes behind; None: that is known, or too many may go."""
+        most_open = _MAX_DEPTH - self._depth
+        nodes = as_branches(node, self._operands(node), self._facts, self._source, most_open)
+        if nodes is None:
+            return None
+        self._tried.add(node)
+        self._apart[nodes[-1]] = [node]
+        return [*nodes, *behind]
 
     def _capture(self, region: Graph, captured: Sequence[Value | None]) -> None:
         pairs = zip(region.inputs, captured, strict=True)

@@ -202,8 +202,10 @@ class _Filling:
         """What symbols that only the `If` knows are in a branch."""
         dims: dict[Any, Dim] = {}
         for value in self._control.outputs if self._own else ():
+            if value.shape is None:
+                continue
             own = branch.inside[value].shape
-            for dim, inner in zip(value.shape or (), own or (), strict=True):
+            for dim, inner in zip(value.shape, own or (), strict=True):
                 if dim in self._own:
                     dims.setdefault(dim, inner)
         return dims

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "vm/encode.h"
+#include "vm/pairs.h"
 
 namespace dvm {
 
 void StageWriter::choose_registers(NormalPlan& plan) {
   compute_halves(plan, target_, scratch_.halves);
   keep_bytes(plan, target_, scratch_.bytes);
+  move_pairs(plan, target_);
 }
 
 bool StageWriter::vector_stage(NormalPlan& plan) {

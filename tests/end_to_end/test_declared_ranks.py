@@ -86,12 +86,12 @@ def test_as_onnxruntime(source: str, consumer: str) -> None:
 
 def test_kernels_behind_what_is_declared() -> None:
     """As long as it holds."""
-    proto = _model("branches", "operators", "[c, d]")
+    proto = _model("sequence", "operators", "[c, d]")
     declared = proto.graph.value_info.add(name="v")
     declared.type.CopyFrom(proto.graph.output[0].type)
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     reference, model = session(proto), dvm_graph.optimize(proto)
-    for p, kernels in ((True, 1), (False, 0), (True, 1)):
+    for p, kernels in ((False, 3), (True, 2), (False, 3)):
         feeds = _feeds(p, 1)
         (got,), (want,) = model.run(feeds), reference.run(None, feeds)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -58,23 +58,67 @@ DVM_TEST(v_isinf, magnitude == infinity)
 DVM_TEST(v_isfinite, magnitude < infinity)
 #undef DVM_TEST
 
+// How vectors are compared: the operation, and the predicates of instructions that give a bit per
+// lane.
 template <Family F>
 struct Compare;
-#define DVM_COMPARE(name, operation)         \
-  template <>                                \
-  struct Compare<Family::name> {             \
-    template <class V>                       \
-    DVM_INLINE static auto lanes(V a, V b) { \
-      return a operation b;                  \
-    }                                        \
+#define DVM_COMPARE(name, operation, integer, floating)         \
+  template <>                                                   \
+  struct Compare<Family::name> {                                \
+    static constexpr int kInteger = integer, kFloat = floating; \
+    template <class V>                                          \
+    DVM_INLINE static auto lanes(V a, V b) {                    \
+      return a operation b;                                     \
+    }                                                           \
   };
-DVM_COMPARE(v_eq, ==)
-DVM_COMPARE(v_ne, !=)
-DVM_COMPARE(v_lt, <)
-DVM_COMPARE(v_le, <=)
-DVM_COMPARE(v_gt, >)
-DVM_COMPARE(v_ge, >=)
+DVM_COMPARE(v_eq, ==, 0, 0)
+DVM_COMPARE(v_ne, !=, 4, 4)
+DVM_COMPARE(v_lt, <, 1, 17)
+DVM_COMPARE(v_le, <=, 2, 18)
+DVM_COMPARE(v_gt, >, 6, 30)
+DVM_COMPARE(v_ge, >=, 5, 29)
 #undef DVM_COMPARE
+
+#if defined(DVM_AVX512)
+template <class Op, class T>
+DVM_INLINE uint64_t compared_bits(Full<T> a, Full<T> b) {
+  if constexpr (std::is_same_v<T, float>)
+    return _mm512_cmp_ps_mask(bits_as<__m512>(a), bits_as<__m512>(b), Op::kFloat);
+  else if constexpr (std::is_same_v<T, double>)
+    return _mm512_cmp_pd_mask(bits_as<__m512d>(a), bits_as<__m512d>(b), Op::kFloat);
+  else if constexpr (sizeof(T) == 8)
+    return _mm512_cmp_epi64_mask(bits_as<__m512i>(a), bits_as<__m512i>(b), Op::kInteger);
+  else
+    return _mm512_cmp_epi32_mask(bits_as<__m512i>(a), bits_as<__m512i>(b), Op::kInteger);
+}
+
+// As many results as bytes of a vector at a time: those of few lanes take as long to spread and to
+// store.
+template <class Op, class T, class A, class B>
+DVM_INLINE void compare_wide_row(uint8_t* out, A in_a, B in_b, int64_t n) {
+  constexpr int L = kLanes<T>, kVectors = kVectorBytes / L;
+  int64_t i = 0;
+  for (; i + kVectorBytes <= n; i += kVectorBytes) {
+    uint64_t bits = 0;
+#pragma GCC unroll 8
+    for (int k = 0; k < kVectors; k++) {
+      const int64_t at = i + k * L;
+      bits |= compared_bits<Op, T>(in_a.whole(at), in_b.whole(at)) << (k * L);
+    }
+    _mm512_storeu_si512(out + i, _mm512_maskz_set1_epi8(bits, 1));
+  }
+  if (i == n) return;
+  uint64_t bits = 0;
+  int64_t at = i;
+  for (; at + L <= n; at += L) {
+    bits |= compared_bits<Op, T>(in_a.whole(at), in_b.whole(at)) << (at - i);
+  }
+  if (at < n) {
+    bits |= compared_bits<Op, T>(in_a.part(at, n - at), in_b.part(at, n - at)) << (at - i);
+  }
+  _mm512_mask_storeu_epi8(out + i, (uint64_t{1} << (n - i)) - 1, _mm512_maskz_set1_epi8(bits, 1));
+}
+#endif
 
 template <class Op, class T>
 DVM_INLINE void test_row(uint8_t* out, const T* in, int64_t n) {
@@ -90,6 +134,9 @@ template <class Op, class T, int StrideA, int StrideB>
 DVM_INLINE void compare_row(uint8_t* out, const T* a, const T* b, int64_t n) {
   const Input<T, StrideA> in_a(a);
   const Input<T, StrideB> in_b(b);
+#if defined(DVM_AVX512)
+  if constexpr (sizeof(T) >= 4) return compare_wide_row<Op, T>(out, in_a, in_b, n);
+#endif
   int64_t i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) {
     store(out + i, as_b8(Op::lanes(in_a.whole(i), in_b.whole(i))));

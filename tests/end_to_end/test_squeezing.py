@@ -1,0 +1,99 @@
+"""Squeeze without axes, where only the run tells which dims are 1, against onnxruntime."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import dvm_graph
+from tests.decompose.reference import session
+from tests.end_to_end.test_continuations import agrees
+from tests.end_to_end.test_control_flow import normal, parse
+
+BEHIND = {
+    "nothing": "y = Identity(s)",
+    "operators": "t = Tanh(s) y = Mul(t, s)",
+    "its rank": "f = Shape(s) y = Size(f)",
+    "a reduction over all": "y = ReduceMax<keepdims = 0>(s)",
+    "another one": "t = ReduceMean<axes = [-1], keepdims = 1>(x) u = Squeeze(t) v = Exp(s) w = Exp(u) y = Sum(v, one) z = Neg(w)",
+    "two results": "y = Exp(s) z = ReduceSum<keepdims = 0>(s)",
+}
+
+
+def _model(behind: str, dims: str) -> onnx.ModelProto:
+    results = (
+        "int64[i] y"
+        if behind == "its rank"
+        else "float[i] y, float[j] z"
+        if " z = " in BEHIND[behind]
+        else "float[i] y"
+    )
+    proto = parse(
+        f"""g (float[{dims}] x) => ({results}) {{
+          one = Constant<value_float = 1.0>() r = Relu(x) s = Squeeze(r) {BEHIND[behind]}
+        }}""",
+        17,
+    )
+    return _of_any_rank(proto)
+
+
+def _of_any_rank(proto: onnx.ModelProto) -> onnx.ModelProto:
+    for output in proto.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    return proto
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("dims", ["a, 1, c", "a, b, c", "a, a, 5"])
+def test_any_rank(behind: str, dims: str) -> None:
+    names = [name.strip() for name in dims.split(",")]
+    runs = []
+    for extents in product((1, 3), (1, 4), (1, 5)):
+        bound = dict(zip(names, extents, strict=True))
+        shape = tuple(int(name) if name.isdigit() else bound[name] for name in names)
+        runs.append({"x": normal(*shape)})
+    model = agrees(_model(behind, dims), *runs)
+    assert model.report().vendor_operators == ()
+
+
+@pytest.mark.parametrize("product_of", ["MatMul(s, w)", "Gemm(s, w)"])
+def test_scores_of_a_batch(product_of: str, tmp_path: Path) -> None:
+    """As classifiers end. One image has no axis of a batch; onnxruntime has the Gemm of that, which is none of ONNX."""
+    proto = parse(
+        f"""g (float[n, 8, h, w0] x, float[8, 5] w) => (float[i] y) {{
+          p = GlobalAveragePool(x) s = Squeeze(p) q = {product_of} y = Softmax(q)
+        }}""",
+        17,
+    )
+    runs = [{"x": normal(n, 8, 3, 4), "w": normal(8, 5)} for n in (3, 1, 2)]
+    model = agrees(_of_any_rank(proto), *runs)
+    assert len(model.report().vendor_operators) == ("Gemm" in product_of)
+    model.save(tmp_path / "model.dvm")
+    loaded = dvm_graph.load(tmp_path / "model.dvm")
+    for feeds in runs:
+        np.testing.assert_array_equal(loaded.run(feeds)[0], model.run(feeds)[0])
+
+
+def test_more_axes_than_branches_are_made_for() -> None:
+    dims = ", ".join("abcdefgh")
+    proto = parse(f"g (float[{dims}] x) => (float[i] y) {{ s = Squeeze(x) y = Neg(s) }}", 17)
+    model = agrees(_of_any_rank(proto), {"x": normal(*(1, 2) * 4)}, {"x": normal(*(1,) * 8)})
+    assert any(name.startswith("Squeeze") for name in model.report().vendor_operators)
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+@pytest.mark.parametrize("dtype", ["float", "float16", "int64", "bool", "uint8", "string"])
+def test_any_type(dtype: str, opset: int) -> None:
+    proto = parse(f"g ({dtype}[a, 3] x) => ({dtype}[i] y) {{ y = Squeeze(x) }}", opset)
+    kind = onnx.helper.tensor_dtype_to_np_dtype(proto.graph.input[0].type.tensor_type.elem_type)
+    model, reference = dvm_graph.optimize(_of_any_rank(proto)), session(proto)
+    for count in (1, 2):
+        feeds: dict[str, Any] = {"x": np.arange(3 * count).reshape(count, 3).astype(kind)}
+        (got,), (want,) = model.run(feeds), reference.run(None, feeds)
+        assert got.shape == want.shape and got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
