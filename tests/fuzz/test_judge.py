@@ -215,6 +215,10 @@ DOCUMENTED = {
         "y = LRN<size = 1, alpha = 0.1>(x)",
         np.array([0.5, 353.9, 2.195, 0.5]).reshape(1, 4, 1, 1),
     ),
+    "a sliding sum that overflows": (
+        "s = LRN<size = 3, alpha = 0.1>(x) y = Round(s)",
+        np.array([0.5, 2.0, 3e38, 353.9, -2.0, 0.5, -INF, NAN, 3.7, 6.0]).reshape(1, 10, 1, 1),
+    ),
     "weight 0": (
         'y = Resize<mode = "linear">(x, none, scales)',
         np.array([[INF, 1], [2, 3], [4, 5]]),
