@@ -251,6 +251,20 @@ def _instance_norm(step: Step) -> Documented | None:
         return replaced(step, np.where(np.abs(exact - result) <= rounding, exact, result))
 
 
+@difference_of("BatchNormalization")
+def _batch_norm(step: Step) -> Documented | None:
+    """onnxruntime adds the scaled mean to scaled numbers; where both are infinite, or the shift is, that is NaN."""
+    (y,) = step.results
+    with np.errstate(all="ignore"):
+        channels = (-1, *(1 for _ in step.x.shape[2:]))
+        scale, shift, mean, variance = (
+            np.asarray(v, np.float64).reshape(channels) for v in step.operands[1:]
+        )
+        scale = scale / np.sqrt(variance + step.attribute("epsilon", 1e-5))
+        exact = (step.numbers - mean) * scale + shift
+    return left_open(step, np.isnan(y.astype(np.float64)) & ~np.isnan(exact))
+
+
 @difference_of("LRN")
 def _sliding(step: Step) -> Documented | None:
     """A sum of squares that slides over the channels keeps what rounding leaves of those behind it, be it more than

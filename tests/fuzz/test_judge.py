@@ -365,6 +365,21 @@ def test_only_the_elements_that_a_documented_difference_reaches_are_excused(what
         assert explained(case, case.feeds[0], [wrong], theirs) is None
 
 
+def test_a_scaled_mean_is_added_to_scaled_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where onnx's evaluator does not run the rest of the model."""
+    monkeypatch.setattr("tests.fuzz.judge.referees", lambda *_: ())
+    x = np.array([[2, 1], [0, 1]], np.float32)
+    case = case_of(
+        """g (float[a, b] x) => (y) <float[2] steep = {inf, 1}, float[2] zeros = {0, 0}, float[2] ones = {1, 1}>
+        { y = BatchNormalization(x, steep, zeros, ones, ones) }""",
+        x=x,
+    )
+    theirs = Reference(case.model).run(case.feeds[0])
+    right = np.array([[INF, 0], [-INF, 0]], np.float32)
+    assert explained(case, case.feeds[0], [right], theirs) is Excuse.DOCUMENTED
+    assert explained(case, case.feeds[0], [right + x], theirs) is None
+
+
 def test_far_above_0_a_softplus_is_the_number_itself() -> None:
     text = """<ir_version: 8, opset_import: ["" : 18]>
     g (float16[n] x) => (float16[n] y) { y = Softplus(x) }"""
