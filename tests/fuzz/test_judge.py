@@ -380,6 +380,21 @@ def test_a_scaled_mean_is_added_to_scaled_numbers(monkeypatch: pytest.MonkeyPatc
     assert explained(case, case.feeds[0], [right + x], theirs) is None
 
 
+def test_of_operands_without_axes_differences_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What numpy makes of them is no array, and onnxruntime takes nothing else."""
+    monkeypatch.setattr("tests.fuzz.judge.referees", lambda *_: ())
+    case = case_of(
+        """g (float[a, b] x, float c) => (y) <float[1, 1] w = {-0.5}, int64[1] two = {2}>
+        { p = Gemm<transA = 1>(x, w, c) u = Unsqueeze(p, two) y = GlobalMaxPool(u) }""",
+        x=np.array([[2, INF, NAN]], np.float32),
+        c=np.array(INF, np.float32),
+    )
+    theirs = Reference(case.model).run(case.feeds[0])
+    right = np.array([INF, NAN, NAN], np.float32).reshape(3, 1, 1)
+    assert explained(case, case.feeds[0], [right], theirs) is Excuse.DOCUMENTED
+    assert explained(case, case.feeds[0], [right[::-1].copy()], theirs) is None
+
+
 def test_far_above_0_a_softplus_is_the_number_itself() -> None:
     text = """<ir_version: 8, opset_import: ["" : 18]>
     g (float16[n] x) => (float16[n] y) { y = Softplus(x) }"""
