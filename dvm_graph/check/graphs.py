@@ -284,8 +284,6 @@ class _Run:
         self.outputs: list[Bounded] = []
         self.changed: tuple[str, ...] = ()
         """ONNX nodes of the first values that the last pass changed."""
-        self._rounded: set[Value] = set()
-        """Values whose errors stay: computed from constants."""
         self._done: _Memo = {}
         """What the stage before computed."""
         self._nodes: Sequence[Node] = ()
@@ -299,13 +297,13 @@ class _Run:
         last = {value: node for node in nodes for value in node.inputs if value is not None}
         within = Reference(self.extents)  # with the errors since the results of ONNX nodes
         for node in nodes:
-            constant = all(v is None or v.is_constant or v in self._rounded for v in node.inputs)
+            constant = self._is_settled(node)
             if node.is_call:
                 self._run_call(node, memo)
                 for given in node.outputs:
                     within.known[given] = rounded(self.reference.known[given], given.dtype)
                     if constant and node.op == "vendor":  # which a pass may compute in advance
-                        self._rounded.add(given)
+                        self.reference.settled.add(given)
                         self.reference.known[given] = within.known[given]
                 continue
             for value in node.inputs:
@@ -314,7 +312,7 @@ class _Run:
             result = within.result(node)
             _check_shape(node, result.value, self.extents)
             if constant:
-                self._rounded.add(node.output)
+                self.reference.settled.add(node.output)
                 self.reference.known[node.output] = result.narrow()
             else:
                 exact = Bounded(result.value, self._carried(node))
@@ -330,6 +328,11 @@ class _Run:
         self._done, self._nodes = memo, nodes
         self.outputs = [self.reference.operand(value) for value in graph.outputs]
 
+    def _is_settled(self, node: Node) -> bool:
+        """Whether results rest on constants alone: their errors stay."""
+        settled = self.reference.settled
+        return all(v is None or v.is_constant or v in settled for v in node.inputs)
+
     def _carried(self, node: Node) -> Array | None:
         """What the errors of constants, which a pass may compute in advance, make of a result."""
         read = (self.reference.operand(value) for value in node.inputs if value is not None)
@@ -340,7 +343,9 @@ class _Run:
     def advance(self, nodes: Sequence[Node]) -> None:
         """The live nodes of the graph behind a pass."""
         old, memo = self.reference.known, _Memo()
+        settled = self.reference.settled
         self.reference = Reference(self.extents, bodies=self.reference.bodies)
+        self.reference.settled = settled
         self.reference.known = {v: x for v, x in old.items() if v.producer is None}
         changed: list[Node] = []
         replaced: list[Bounded] | None = None

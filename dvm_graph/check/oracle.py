@@ -173,6 +173,9 @@ class Oracle:
 def run_vendor(node: Node, outputs: Sequence[Value], reference: Reference) -> list[Array]:
     """The results of a vendor operator on what its operands are known to be.
 
+    What passes may make constants it reads as such at every stage: onnxruntime packs weights that are
+    constants, and may multiply by them in another way.
+
     Raises:
         DvmError: onnxruntime refuses it.
     """
@@ -181,7 +184,14 @@ def run_vendor(node: Node, outputs: Sequence[Value], reference: Reference) -> li
         for value in node.inputs
         if value is not None and not value.is_constant
     }
-    return run_node(node, outputs, operands)
+    constants = {
+        value: replace(value, shape=array.shape, data=array, producer=None)
+        for value, array in operands.items()
+        if value in reference.settled and value.dtype is not DType.OPAQUE
+    }
+    inputs = [None if value is None else constants.get(value, value) for value in node.inputs]
+    given = {value: array for value, array in operands.items() if value not in constants}
+    return run_node(replace(node, inputs=tuple(inputs)), outputs, given)
 
 
 def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array]) -> list[Array]:

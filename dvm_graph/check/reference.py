@@ -30,6 +30,8 @@ class Reference:
         self.extents = extents
         self.bodies = bodies or {}
         self.known: dict[Value, Bounded] = {}
+        self.settled: set[Value] = set()
+        """Computed from constants alone: a pass may compute them in advance."""
         self._rounds_to = DType.BFLOAT16 if precision == "bf16" else None
 
     def inside(self) -> Reference:

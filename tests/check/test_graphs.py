@@ -416,3 +416,19 @@ def test_a_table_of_what_a_table_gave() -> None:
         f'<ir_version: 9, opset_import: ["": 19, "com.microsoft": 1]> {text}'
     )
     assert not validate(model).findings
+
+
+def test_weights_that_become_constants_are_packed_at_every_stage() -> None:
+    """Of experts in 4 bits, by which onnxruntime's kernel then multiplies otherwise."""
+    random = np.random.default_rng(0)
+    text = """<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+        g (float[n, 32] x, float[n, 2] p) => (float[n, 32] y) {
+            b = Transpose<perm = [0, 2, 1]>(t)
+            y = com.microsoft.QMoE<expert_weight_bits = 4, k = 2>(x, p, a, s, "", b, s)
+        }"""
+    model = onnx.parser.parse_model(text)
+    words = random.integers(0, 256, (2, 32, 16), np.uint8)
+    scales = random.uniform(0.5, 1, (2, 32)).astype(np.float32)
+    constants = {"a": words, "t": words.transpose(0, 2, 1).copy(), "s": scales}
+    model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in constants.items())
+    dvm_graph.optimize(model, check=True)

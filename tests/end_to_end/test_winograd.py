@@ -53,6 +53,12 @@ def convolution(
     return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
 
 
+@pytest.fixture
+def zen4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which the sizes below pay for transforms; elsewhere others may."""
+    monkeypatch.setenv("DVM_MACHINE", "zen4")
+
+
 def image(*shape: int) -> Array:
     return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
 
@@ -193,9 +199,9 @@ def test_large_images_take_transforms(
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3])
-def test_tiles_of_one_image_may_be_uneven(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("zen4")
+def test_tiles_of_one_image_may_be_uneven(cores: int) -> None:
     """Of 29 rows, whose sums local memory does not hold at once."""
-    monkeypatch.setenv("DVM_MACHINE", "zen4")
     model = convolution(64, 128)
     model.graph.node[-1].CopyFrom(helper.make_node("Softmax", ["r"], ["y"], axis=1))
     mine, reference = dvm_graph.optimize(model, cores=cores), session(model)
@@ -221,6 +227,7 @@ def test_every_level(level: str, cores: int) -> None:
 @pytest.mark.parametrize("channels", [slice(0, 16), slice(5, 6)])
 @pytest.mark.parametrize("outlier", [np.inf, -np.inf, np.nan, 3e38, -1e9, 20000.0, 1000.0])
 @pytest.mark.parametrize(("groups", "apart"), [(1, 1), (4, 1), (1, 3)])
+@pytest.mark.usefixtures("zen4")
 def test_outliers_stay_in_their_windows(
     outlier: float, channels: slice, groups: int, apart: int
 ) -> None:
@@ -244,11 +251,9 @@ def test_outliers_stay_in_their_windows(
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-def test_images_beyond_local_memory_are_transformed(
-    cores: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("zen4")
+def test_images_beyond_local_memory_are_transformed(cores: int) -> None:
     """Channels come first in the result, so that sums lie in local memory until they are stored."""
-    monkeypatch.setenv("DVM_MACHINE", "zen4")
     model = convolution(64, 72)
     feeds = {"x": image(1, 64, 112, 100)}
     mine = dvm_graph.optimize(model, cores=cores)
@@ -285,6 +290,7 @@ IMAGES: dict[str, Callable[[Array], Array]] = {
 
 @pytest.mark.parametrize("kind", IMAGES)
 @pytest.mark.parametrize(("h", "w", "apart"), [(40, 36, 1), (21, 30, 1), (40, 36, 2)])
+@pytest.mark.usefixtures("zen4")
 def test_errors_are_of_a_result_s_own_window(kind: str, h: int, w: int, apart: int) -> None:
     """Relative to what its pixels and the weights may add up to: the product of their norms."""
     model = convolution(64, 40, (apart,) * 4, 1, (apart, apart))
@@ -310,6 +316,7 @@ def test_errors_are_of_a_result_s_own_window(kind: str, h: int, w: int, apart: i
 @pytest.mark.parametrize("weight", [2.0**20, 3e38, np.inf, np.nan])
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("apart", [1, 2])
+@pytest.mark.usefixtures("zen4")
 def test_results_of_huge_weights_come_from_taps(weight: float, groups: int, apart: int) -> None:
     model = convolution(64, 72, (0, 0, 0, 0), groups, (apart, apart))
     weights = numpy_helper.to_array(model.graph.initializer[0]).copy()
@@ -326,6 +333,7 @@ def test_results_of_huge_weights_come_from_taps(weight: float, groups: int, apar
         np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
 
 
+@pytest.mark.usefixtures("zen4")
 def test_saved_models_keep_transforms(tmp_path: Path) -> None:
     model = convolution(64, 64)
     feeds = {"x": image(1, 64, 56, 56)}
@@ -337,6 +345,7 @@ def test_saved_models_keep_transforms(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("apart", "transformed"), [(1, False), (2, True)])
+@pytest.mark.usefixtures("zen4")
 def test_large_weights_have_transforms_where_windows_are_dilated(
     apart: int, transformed: bool
 ) -> None:

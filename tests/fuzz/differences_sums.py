@@ -251,13 +251,38 @@ def _instance_norm(step: Step) -> Documented | None:
         return replaced(step, np.where(np.abs(exact - result) <= rounding, exact, result))
 
 
+@difference_of("BatchNormalization")
+def _batch_norm(step: Step) -> Documented | None:
+    """onnxruntime adds the scaled mean to scaled numbers; where both are infinite, or the shift is, that is NaN."""
+    (y,) = step.results
+    with np.errstate(all="ignore"):
+        channels = (-1, *(1 for _ in step.x.shape[2:]))
+        scale, shift, mean, variance = (
+            np.asarray(v, np.float64).reshape(channels) for v in step.operands[1:]
+        )
+        scale = scale / np.sqrt(variance + step.attribute("epsilon", 1e-5))
+        exact = (step.numbers - mean) * scale + shift
+    return left_open(step, np.isnan(y.astype(np.float64)) & ~np.isnan(exact))
+
+
 @difference_of("LRN")
 def _sliding(step: Step) -> Documented | None:
-    """A sum of squares that slides over the channels keeps what rounding leaves of those behind it."""
-    if not np.isfinite(step.numbers).all():
-        return None
-    alpha, beta = step.attribute("alpha", 1e-4), step.attribute("beta", 0.75)
-    squares = np.cumsum(step.numbers**2, axis=1)
-    left = float(np.finfo(step.x.dtype).eps) * squares * alpha / step.attribute("size", 1)
-    spread = np.abs(step.results[0].astype(np.float64)) * abs(beta) * left
-    return Documented(step.results, [None], [spread / abs(step.attribute("bias", 1.0))])
+    """A sum of squares that slides over the channels keeps what rounding leaves of those behind it, be it more than
+    there is in a window, and never gets over one that overflows. Windows of onnxruntime's operator are odd.
+    """
+    beta, bias = step.attribute("beta", 0.75), step.attribute("bias", 1.0)
+    size = step.attribute("size", 1)
+    factor = step.attribute("alpha", 1e-4) / size
+    around = [(size // 2, size // 2) if axis == 1 else (0, 0) for axis in range(step.x.ndim)]
+    with np.errstate(all="ignore"):
+        squares = np.square(step.x.astype(np.float32)).astype(np.float64)
+        windows = np.lib.stride_tricks.sliding_window_view(np.pad(squares, around), size, axis=1)
+        exact = step.numbers / (bias + factor * windows.sum(-1)) ** beta
+    overflows = ~np.isfinite(windows[..., 0])  # the first of a window is about to be left behind
+    passed = np.roll(np.logical_or.accumulate(overflows, axis=1), 1, axis=1)
+    passed[:, :1] = False
+    behind = np.cumsum(np.where(np.isfinite(squares), squares, 0), axis=1)
+    left = float(np.finfo(step.x.dtype).eps) * behind * abs(factor * beta / bias)
+    result = np.where(passed | (left > 1), exact, step.results[0].astype(np.float64))
+    spread = np.where(np.isfinite(result), np.abs(result), 0) * np.minimum(left, 1)
+    return Documented(replaced(step, result).results, [None], [spread])

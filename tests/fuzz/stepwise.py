@@ -80,7 +80,11 @@ class Stepwise:
             operands: Sequence[Any], others: Mapping[str, Any] | None = None
         ) -> Sequence[Any]:
             names = [name for name, given in zip(node.input, operands, strict=False) if name]
-            given = {n: o for n, o in zip(node.input, operands, strict=False) if n}
+            given = {  # of no axes, what numpy computes is no array
+                n: np.asarray(o) if isinstance(o, np.generic) else o
+                for n, o in zip(node.input, operands, strict=False)
+                if n
+            }
             part = onnx.NodeProto.FromString(node.SerializeToString())
             del part.input[len(operands) :]
             if others:

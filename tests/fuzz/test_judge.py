@@ -215,6 +215,10 @@ DOCUMENTED = {
         "y = LRN<size = 1, alpha = 0.1>(x)",
         np.array([0.5, 353.9, 2.195, 0.5]).reshape(1, 4, 1, 1),
     ),
+    "a sliding sum that overflows": (
+        "s = LRN<size = 3, alpha = 0.1>(x) y = Round(s)",
+        np.array([0.5, 2.0, 3e38, 353.9, -2.0, 0.5, -INF, NAN, 3.7, 6.0]).reshape(1, 10, 1, 1),
+    ),
     "weight 0": (
         'y = Resize<mode = "linear">(x, none, scales)',
         np.array([[INF, 1], [2, 3], [4, 5]]),
@@ -359,6 +363,36 @@ def test_only_the_elements_that_a_documented_difference_reaches_are_excused(what
         wrong = mine[0].copy()
         wrong[at] += 1
         assert explained(case, case.feeds[0], [wrong], theirs) is None
+
+
+def test_a_scaled_mean_is_added_to_scaled_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where onnx's evaluator does not run the rest of the model."""
+    monkeypatch.setattr("tests.fuzz.judge.referees", lambda *_: ())
+    x = np.array([[2, 1], [0, 1]], np.float32)
+    case = case_of(
+        """g (float[a, b] x) => (y) <float[2] steep = {inf, 1}, float[2] zeros = {0, 0}, float[2] ones = {1, 1}>
+        { y = BatchNormalization(x, steep, zeros, ones, ones) }""",
+        x=x,
+    )
+    theirs = Reference(case.model).run(case.feeds[0])
+    right = np.array([[INF, 0], [-INF, 0]], np.float32)
+    assert explained(case, case.feeds[0], [right], theirs) is Excuse.DOCUMENTED
+    assert explained(case, case.feeds[0], [right + x], theirs) is None
+
+
+def test_of_operands_without_axes_differences_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What numpy makes of them is no array, and onnxruntime takes nothing else."""
+    monkeypatch.setattr("tests.fuzz.judge.referees", lambda *_: ())
+    case = case_of(
+        """g (float[a, b] x, float c) => (y) <float[1, 1] w = {-0.5}, int64[1] two = {2}>
+        { p = Gemm<transA = 1>(x, w, c) u = Unsqueeze(p, two) y = GlobalMaxPool(u) }""",
+        x=np.array([[2, INF, NAN]], np.float32),
+        c=np.array(INF, np.float32),
+    )
+    theirs = Reference(case.model).run(case.feeds[0])
+    right = np.array([INF, NAN, NAN], np.float32).reshape(3, 1, 1)
+    assert explained(case, case.feeds[0], [right], theirs) is Excuse.DOCUMENTED
+    assert explained(case, case.feeds[0], [right[::-1].copy()], theirs) is None
 
 
 def test_far_above_0_a_softplus_is_the_number_itself() -> None:
