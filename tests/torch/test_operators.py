@@ -309,3 +309,27 @@ def test_vector_norms(order: float, pieces: list[Piece]) -> None:
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, equal_nan=True)
         torch.testing.assert_close(half, their_half, rtol=2e-3, atol=1e-3, equal_nan=True)
     assert pieces, "all of it stayed in torch"
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_quotients_of_numbers_at_the_ends_of_their_type(
+    dtype: torch.dtype, pieces: list[Piece]
+) -> None:
+    def quotients(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x // 3, x // -3, x // x.shape[0], x % 3, x % -3, x % x.shape[0]])
+
+    ends = torch.iinfo(dtype)
+    numbers = torch.tensor([ends.min, ends.min + 1, ends.max - 1, ends.max, -1], dtype=dtype)
+    compiled = torch.compile(quotients, backend=dvm, dynamic=True, fullgraph=True)
+    for x in (numbers, numbers.repeat(2)[:7]):
+        assert torch.equal(compiled(x), quotients(x))
+    assert pieces, "all of it stayed in torch"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_quotients_by_what_is_infinite(dtype: torch.dtype, pieces: list[Piece]) -> None:
+    x = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 1.5, -2.5], dtype=dtype)
+    function = torch.floor_divide
+    mine = torch.compile(function, backend=dvm, dynamic=True)(x[:, None], x)
+    torch.testing.assert_close(mine, function(x[:, None], x), rtol=0, atol=0, equal_nan=True)
+    assert pieces, "all of it stayed in torch"
