@@ -25,7 +25,7 @@ from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, add, parse_dim, sub, symbols_of
 from dvm_graph.symbolic.dims import floordiv, maximum, minimum, mod, mul
-from dvm_graph.torch_backend.sizes import Between, ranges_of, symbolic
+from dvm_graph.torch_backend.sizes import Between, ranges_of, symbolic, symbols_in
 from dvm_graph.torch_backend.stream_builder import StreamBuilder
 
 DTYPES: dict[torch.dtype, DType] = {
@@ -184,6 +184,8 @@ def is_supported(node: Node) -> bool:
         return isinstance(node.args[0], Node) and is_supported(node.args[0])
     if node.target not in TABLE or any("val" not in n.meta for n in (node, *node.all_input_nodes)):
         return False
+    if not symbols_in(node.all_input_nodes).keys() >= symbols_in((node,)).keys():
+        return False  # torch finds a size when it runs it: of a part whose end data tells, say
     tensors = [*_listed(node.meta["val"]), *(n.meta["val"] for n in node.all_input_nodes)]
     if not all(_is_plain(item) for tensor in tensors for item in _listed(tensor)):
         return False
