@@ -13,6 +13,7 @@ from dvm_graph.torch_backend.translation import (
     DTYPES,
     TABLE,
     Function,
+    Number,
     Translation,
     entry,
     truth_of,
@@ -37,6 +38,8 @@ _TORCH = {dtype: name for name, dtype in DTYPES.items()}
 def _sample(operand: Any) -> Any:
     if isinstance(operand, Value):
         return torch.empty((1,) * operand.rank, dtype=_TORCH[operand.dtype])
+    if isinstance(operand, Number):
+        return 1.0
     return operand if isinstance(operand, int | float) else 1  # a size
 
 
@@ -137,9 +140,9 @@ def _sub(t: Translation, a: Any, b: Any, alpha: float = 1) -> Value:
     return t.builder.sub(t.value(a, t.dtype), scaled(t, b, alpha))
 
 
-def scaled(t: Translation, x: Any, factor: float) -> Value:
+def scaled(t: Translation, x: Any, factor: Any) -> Value:
     value = t.value(x, t.dtype)
-    return value if factor == 1 else t.builder.mul(value, t.builder.scalar(factor, t.dtype))
+    return value if factor == 1 else t.builder.mul(value, t.value(factor, t.dtype))
 
 
 @entry(aten.rsub.Tensor, aten.rsub.Scalar)
@@ -187,6 +190,11 @@ def _pow(t: Translation, x: Any, exponent: Any) -> Value:
     if exponent == 2:
         return t.builder.mul(base, base)
     return t.builder.pow(base, t.value(exponent, t.dtype))
+
+
+@entry(prims.fma.default)
+def _fma(t: Translation, a: Any, b: Any, c: Any) -> Value:
+    return _add(t, _mul(t, a, b), c)
 
 
 @entry(aten.expm1.default)
@@ -339,6 +347,8 @@ def _ones(t: Translation, _: Any, **__: Any) -> Value:
 @entry(aten.arange.start_step)
 def _arange(t: Translation, start: Any, end: Any, step: Any = 1, **_: Any) -> Value:
     del end
+    if isinstance(start, Number) or isinstance(step, Number):
+        raise UnsupportedError("what is counted by floats that a run gives")
     # torch counts in the tensor's type, whatever the type of the bounds.
     whole = t.dtype.is_integer or all(_is_whole(number) for number in (start, step))
     if whole:

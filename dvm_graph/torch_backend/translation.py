@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -51,6 +52,13 @@ UNSUPPORTED = (DvmError, AssertionError, LookupError, TypeError, ValueError)
 """What functions of the table raise for arguments that they do not take."""
 _ONNX_VERSION = 21
 _MAX_EXPONENT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A float among the arguments of operators, which a run gives: what it is computed with tells in which type."""
+
+    value: Value
 
 
 class Translation:
@@ -127,6 +135,8 @@ class Translation:
     def _argument(self, argument: Any) -> Any:
         if isinstance(argument, Node):
             meta = argument.meta["val"]
+            if isinstance(meta, torch.SymFloat):
+                return Number(self.values[argument])
             tensor = isinstance(meta, torch.Tensor | tuple | list)
             return self.values[argument] if tensor else dim_of(argument, self.builder.facts.symbols)
         if isinstance(argument, list | tuple):
@@ -137,6 +147,8 @@ class Translation:
         """An operand, number or not, in this type."""
         if isinstance(operand, Value):
             return self.builder.cast(operand, dtype)
+        if isinstance(operand, Number):
+            return self.builder.cast(operand.value, dtype)
         if isinstance(operand, int | float | bool):
             return self.builder.scalar(operand, dtype)
         if operand is None or isinstance(operand, list | tuple | str):
@@ -198,7 +210,11 @@ def is_supported(node: Node) -> bool:
             for i, meta in enumerate(_listed(metas))
             if isinstance(meta, torch.Tensor)
         ]
-        translation.values[operand] = values[0] if isinstance(metas, torch.Tensor) else values
+        if isinstance(metas, torch.SymFloat):
+            values = [number_of(operand)]
+        translation.values[operand] = (
+            values if isinstance(metas, list | tuple) else next(iter(values), None)
+        )
     try:
         tell(facts, ranges_of((node, *node.all_input_nodes)))
         translation.translate(node)
@@ -238,6 +254,11 @@ def _readable(expression: Any, symbols: Symbols) -> Dim | None:
 def dim_of(node: Node, symbols: Symbols) -> Dim:
     """A size as a dim."""
     return _dim(node.meta["val"], symbols)
+
+
+def number_of(node: Node) -> Value:
+    """A float as it comes among the arguments of a program."""
+    return Value(node.name, DType.FLOAT64, ())
 
 
 def shape_of(node: Node, symbols: Symbols) -> tuple[Dim, ...]:
@@ -305,7 +326,7 @@ def _folded(expression: Any, symbols: Symbols, found: dict[Any, Dim]) -> Dim:
 def _is_plain(item: Any) -> bool:
     if isinstance(item, torch.Tensor):
         return item.device.type == "cpu" and item.dtype in DTYPES and item.layout is torch.strided
-    return item is None or isinstance(item, int | torch.SymInt)
+    return item is None or isinstance(item, int | torch.SymInt | torch.SymFloat)
 
 
 def _listed(item: Any) -> Sequence[Any]:

@@ -205,6 +205,14 @@ OPERATORS: dict[str, Function] = {
         + torch.histc(i.float(), 5, 0, 4)
         + torch.histc(y.round() / 8, 5, -1, 1)
     ),
+    "floats computed from sizes": lambda x, y, i: (
+        x * (1 / x.shape[1])
+        + torch.add(y, x, alpha=x.shape[0] ** 0.5)
+        + (i > x.shape[0] / 2)[:, None]
+        + F.pad(x, (1, 0), value=1 / x.shape[0])[:, 1:]
+        + torch.addmv(x[:, 0], x, y[0], alpha=0.5 * x.shape[0])[:, None]
+    ),
+    "products that are added to": lambda x, y, i: torch.ops.prims.fma(x, y, x.exp()),
     "half": lambda x, y, i: (x.half() * 2 + y.half()).float(),
     "bfloat16": lambda x, y, i: x.bfloat16() * 2 + y.bfloat16(),
 }
@@ -212,7 +220,6 @@ OPERATORS: dict[str, Function] = {
 STAY = {
     "convolution": {"aten.convolution.default"},
     "transposed convolution": {"aten.convolution.default"},
-    "attention": {"aten.mul.Scalar"},  # by a float that is computed from sizes
 }
 """What torch computes itself, of all that these functions call."""
 
@@ -333,3 +340,18 @@ def test_quotients_by_what_is_infinite(dtype: torch.dtype, pieces: list[Piece]) 
     mine = torch.compile(function, backend=dvm, dynamic=True)(x[:, None], x)
     torch.testing.assert_close(mine, function(x[:, None], x), rtol=0, atol=0, equal_nan=True)
     assert pieces, "all of it stayed in torch"
+
+
+def test_factors_of_biases_that_a_run_gives_stay_in_torch(
+    pieces: list[Piece], stay: set[str]
+) -> None:
+    """One that is 0 leaves what is no number unread."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(x.sqrt(), y, y.T, beta=(x.shape[0] - 3) / 2) * 2
+
+    compiled = torch.compile(function, backend=dvm, dynamic=True, fullgraph=True)
+    for rows in (4, 3):
+        x, y = -torch.ones(rows, rows), torch.rand(rows, 5)
+        close(compiled(x, y), function(x, y))
+    assert pieces and "aten.addmm.default" in stay
