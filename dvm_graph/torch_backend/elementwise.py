@@ -13,6 +13,7 @@ from dvm_graph.torch_backend.translation import (
     DTYPES,
     TABLE,
     Function,
+    Number,
     Translation,
     entry,
     truth_of,
@@ -37,6 +38,8 @@ _TORCH = {dtype: name for name, dtype in DTYPES.items()}
 def _sample(operand: Any) -> Any:
     if isinstance(operand, Value):
         return torch.empty((1,) * operand.rank, dtype=_TORCH[operand.dtype])
+    if isinstance(operand, Number):
+        return 1.0
     return operand if isinstance(operand, int | float) else 1  # a size
 
 
@@ -137,9 +140,9 @@ def _sub(t: Translation, a: Any, b: Any, alpha: float = 1) -> Value:
     return t.builder.sub(t.value(a, t.dtype), scaled(t, b, alpha))
 
 
-def scaled(t: Translation, x: Any, factor: float) -> Value:
+def scaled(t: Translation, x: Any, factor: Any) -> Value:
     value = t.value(x, t.dtype)
-    return value if factor == 1 else t.builder.mul(value, t.builder.scalar(factor, t.dtype))
+    return value if factor == 1 else t.builder.mul(value, t.value(factor, t.dtype))
 
 
 @entry(aten.rsub.Tensor, aten.rsub.Scalar)
@@ -187,6 +190,11 @@ def _pow(t: Translation, x: Any, exponent: Any) -> Value:
     if exponent == 2:
         return t.builder.mul(base, base)
     return t.builder.pow(base, t.value(exponent, t.dtype))
+
+
+@entry(prims.fma.default)
+def _fma(t: Translation, a: Any, b: Any, c: Any) -> Value:
+    return _add(t, _mul(t, a, b), c)
 
 
 @entry(aten.expm1.default)
@@ -248,13 +256,11 @@ def _is_certainly_not_zero(t: Translation, number: Any) -> bool:
     return not isinstance(number, Value) and t.builder.facts.bounds(number)[0] > 0
 
 
-def _rest(t: Translation, a: Value, b: Value) -> Value:
-    """Of the division that rounds down: with the divisor's sign."""
-    rest = t.builder.fmod(a, b)
+def _turns(t: Translation, rest: Value, b: Value) -> Value:
+    """Where the rest of a quotient that was cut off does not have the divisor's sign: one that rounds down is less by 1."""
     nothing = t.builder.scalar(0, rest.dtype)
     apart = t.builder.ne(t.builder.lt(rest, nothing), t.builder.lt(b, nothing))
-    apart = t.builder.bitwise_and(apart, t.builder.ne(rest, nothing))
-    return t.builder.select(apart, t.builder.add(rest, b), rest)
+    return t.builder.bitwise_and(apart, t.builder.ne(rest, nothing))
 
 
 @entry(aten.fmod.Tensor, aten.fmod.Scalar)
@@ -264,7 +270,9 @@ def _fmod(t: Translation, a: Any, b: Any) -> Value:
 
 @entry(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
 def _remainder(t: Translation, a: Any, b: Any) -> Value:
-    return _rest(t, *_divided(t, a, b))
+    a, b = _divided(t, a, b)
+    rest = t.builder.fmod(a, b)
+    return t.builder.select(_turns(t, rest, b), t.builder.add(rest, b), rest)
 
 
 @entry(aten.div.Tensor_mode, aten.div.Scalar_mode)
@@ -276,14 +284,17 @@ def _div_rounded(t: Translation, a: Any, b: Any, *, rounding_mode: str | None) -
     if rounding_mode == "trunc":
         quotient = build.div(a, b)
         return build.trunc(quotient) if t.dtype.is_float else quotient
-    if not t.dtype.is_float:
-        return build.div(build.sub(a, _rest(t, a, b)), b)
+    # Before the division nothing is added to what is divided: whole numbers have ends, and what is infinite stays so.
+    rest = build.fmod(a, b)
+    nothing, one = build.scalar(0, t.dtype), build.scalar(1, t.dtype)
     # As torch rounds: what is left over is taken off first, so that a quotient just below a whole number is not it.
-    nothing = build.scalar(0, t.dtype)
-    exact = build.div(build.sub(a, _rest(t, a, b)), b)
+    exact = build.div(build.sub(a, rest) if t.dtype.is_float else a, b)
+    exact = build.select(_turns(t, rest, b), build.sub(exact, one), exact)
+    if not t.dtype.is_float:
+        return exact
     down = build.floor(exact)
     above = build.gt(build.sub(exact, down), build.scalar(0.5, t.dtype))
-    down = build.select(above, build.add(down, build.scalar(1, t.dtype)), down)
+    down = build.select(above, build.add(down, one), down)
     plain = build.div(a, b)
     signed = build.mul(plain, nothing)  # 0 with the quotient's sign
     down = build.select(build.eq(exact, nothing), signed, down)
@@ -336,6 +347,8 @@ def _ones(t: Translation, _: Any, **__: Any) -> Value:
 @entry(aten.arange.start_step)
 def _arange(t: Translation, start: Any, end: Any, step: Any = 1, **_: Any) -> Value:
     del end
+    if isinstance(start, Number) or isinstance(step, Number):
+        raise UnsupportedError("what is counted by floats that a run gives")
     # torch counts in the tensor's type, whatever the type of the bounds.
     whole = t.dtype.is_integer or all(_is_whole(number) for number in (start, step))
     if whole:

@@ -19,7 +19,14 @@ from dvm_graph.runtime.assemble import assemble
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of, unsolved_dims
 from dvm_graph.symbolic.binders import needed_symbols, symbols_in
 from dvm_graph.torch_backend.sizes import guards_of, ranges_of
-from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of, tell
+from dvm_graph.torch_backend.translation import (
+    DTYPES,
+    Translation,
+    dim_of,
+    number_of,
+    shape_of,
+    tell,
+)
 
 Order: TypeAlias = tuple[int, ...]
 ORDER = "dvm_order"
@@ -27,7 +34,7 @@ ORDER = "dvm_order"
 
 
 _Input: TypeAlias = tuple[str, Order | None, torch.dtype | None]
-"""The program's name of an argument; of a tensor the order of its axes there, and its type; of a size None."""
+"""The program's name of an argument; of a tensor the order of its axes there, and its type; of a size None, of a float its type only."""
 
 
 class Piece(torch.nn.Module):
@@ -58,7 +65,9 @@ class Piece(torch.nn.Module):
             if known is None:
                 continue
             name, order, dtype = known
-            if order is None and argument >= 0:
+            if order is None and dtype is not None:
+                feeds[name] = np.array(argument, np.float64)
+            elif order is None and argument >= 0:
                 feeds[name] = _size(argument)
             elif order is not None and argument.dtype is dtype:
                 feeds[name] = _array(argument.permute(order))
@@ -90,6 +99,7 @@ def compile_piece(
         tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]
         tell(facts, ranges_of(nodes))
         tell(facts, guards_of(nodes))
+        floats = [node for node in placeholders if isinstance(node.meta["val"], torch.SymFloat)]
         orders = {node: order_of(node) for node in tensors}
         for node, order in orders.items():
             shape = shape_of(node, facts.symbols)
@@ -98,6 +108,9 @@ def compile_piece(
             )
             graph.inputs.append(value)
             translation.values[node] = translation.builder.transpose(value, inverse(order))
+        for node in floats:
+            graph.inputs.append(number_of(node))
+            translation.values[node] = graph.inputs[-1]
         for node in nodes:
             if node.op == "call_function":
                 translation.translate(node)
@@ -122,11 +135,11 @@ def compile_piece(
             raise ShapeError(f"no argument tells what {unsolved[0]} is computed from")
         compiled = compile_graph(graph, facts, options)
         program = assemble(compiled.plan, options, release_packed=True)
-    named = {*tensors, *sizes}
+    types = {node: node.meta["val"].dtype for node in tensors} | dict.fromkeys(
+        floats, torch.float64
+    )
     inputs = [
-        (node.name, orders.get(node), getattr(node.meta["val"], "dtype", None))
-        if node in named
-        else None
+        (node.name, orders.get(node), types.get(node)) if node in types or node in sizes else None
         for node in placeholders
     ]
     return Piece(program, module, inputs, lying, single)
@@ -178,7 +191,7 @@ def _needed_sizes(
     given: dict[torch.fx.Node, Dim] = {
         node: dim_of(node, symbols)
         for node in placeholders
-        if not isinstance(node.meta["val"], torch.Tensor)
+        if isinstance(node.meta["val"], int | torch.SymInt)
     }
     told = {dim for dim in (*bound, *given.values()) if symbols_of(dim) == {dim}}
     return {

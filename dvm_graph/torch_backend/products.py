@@ -14,7 +14,7 @@ from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import DType, Value
 from dvm_graph.symbolic import product
 from dvm_graph.torch_backend.elementwise import scaled
-from dvm_graph.torch_backend.translation import Translation, entry
+from dvm_graph.torch_backend.translation import Number, Translation, entry
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -44,8 +44,10 @@ def _addmm(
     return _added(t, bias, beta, scaled(t, _matmul(t, a, b), alpha))
 
 
-def _added(t: Translation, bias: Value, beta: float, terms: Value) -> Value:
+def _added(t: Translation, bias: Value, beta: Any, terms: Value) -> Value:
     """`beta * bias + terms`; of a bias times 0 nothing is read, which may be no number."""
+    if isinstance(beta, Number):
+        raise UnsupportedError("what may be 0")
     if beta == 0:
         return t.builder.broadcast_to(terms, t.shape)
     return t.builder.add(terms, scaled(t, bias, beta))

@@ -114,14 +114,14 @@ Between: TypeAlias = "tuple[Any, int | None, int | None]"
 
 def ranges_of(nodes: Iterable[Node]) -> Iterator[Between]:
     """Of the symbols in the sizes of nodes."""
-    for symbol, environment in _symbols_of(nodes).items():
+    for symbol, environment in symbols_in(nodes).items():
         known = environment.var_to_range[symbol]
         yield symbol, _number(known.lower), _number(known.upper)
 
 
 def guards_of(nodes: Iterable[Node]) -> Iterator[Between]:
     """What torch's guards say of several of these symbols."""
-    symbols = _symbols_of(nodes)
+    symbols = symbols_in(nodes)
     for environment in dict.fromkeys(symbols.values()):
         guards = [each for guard in environment.guards for each in _conditions(guard.expr)]
         for expression in dict.fromkeys(guards):
@@ -143,8 +143,8 @@ def _number(end: Any) -> int | None:
     return int(end) if end.is_Integer else None
 
 
-def _symbols_of(nodes: Iterable[Node]) -> dict[Any, Any]:
-    """With what torch knows of them."""
+def symbols_in(nodes: Iterable[Node]) -> dict[Any, Any]:
+    """Symbols in the sizes of nodes, with what torch knows of them."""
     sizes = [size.node for node in nodes for size in symbolic(node)]
     return {symbol: size.shape_env for size in sizes for symbol in size.expr.free_symbols}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -25,7 +26,7 @@ from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, add, parse_dim, sub, symbols_of
 from dvm_graph.symbolic.dims import floordiv, maximum, minimum, mod, mul
-from dvm_graph.torch_backend.sizes import Between, ranges_of, symbolic
+from dvm_graph.torch_backend.sizes import Between, ranges_of, symbolic, symbols_in
 from dvm_graph.torch_backend.stream_builder import StreamBuilder
 
 DTYPES: dict[torch.dtype, DType] = {
@@ -51,6 +52,13 @@ UNSUPPORTED = (DvmError, AssertionError, LookupError, TypeError, ValueError)
 """What functions of the table raise for arguments that they do not take."""
 _ONNX_VERSION = 21
 _MAX_EXPONENT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A float among the arguments of operators, which a run gives: what it is computed with tells in which type."""
+
+    value: Value
 
 
 class Translation:
@@ -127,6 +135,8 @@ class Translation:
     def _argument(self, argument: Any) -> Any:
         if isinstance(argument, Node):
             meta = argument.meta["val"]
+            if isinstance(meta, torch.SymFloat):
+                return Number(self.values[argument])
             tensor = isinstance(meta, torch.Tensor | tuple | list)
             return self.values[argument] if tensor else dim_of(argument, self.builder.facts.symbols)
         if isinstance(argument, list | tuple):
@@ -137,6 +147,8 @@ class Translation:
         """An operand, number or not, in this type."""
         if isinstance(operand, Value):
             return self.builder.cast(operand, dtype)
+        if isinstance(operand, Number):
+            return self.builder.cast(operand.value, dtype)
         if isinstance(operand, int | float | bool):
             return self.builder.scalar(operand, dtype)
         if operand is None or isinstance(operand, list | tuple | str):
@@ -184,6 +196,8 @@ def is_supported(node: Node) -> bool:
         return isinstance(node.args[0], Node) and is_supported(node.args[0])
     if node.target not in TABLE or any("val" not in n.meta for n in (node, *node.all_input_nodes)):
         return False
+    if not symbols_in(node.all_input_nodes).keys() >= symbols_in((node,)).keys():
+        return False  # torch finds a size when it runs it: of a part whose end data tells, say
     tensors = [*_listed(node.meta["val"]), *(n.meta["val"] for n in node.all_input_nodes)]
     if not all(_is_plain(item) for tensor in tensors for item in _listed(tensor)):
         return False
@@ -196,7 +210,11 @@ def is_supported(node: Node) -> bool:
             for i, meta in enumerate(_listed(metas))
             if isinstance(meta, torch.Tensor)
         ]
-        translation.values[operand] = values[0] if isinstance(metas, torch.Tensor) else values
+        if isinstance(metas, torch.SymFloat):
+            values = [number_of(operand)]
+        translation.values[operand] = (
+            values if isinstance(metas, list | tuple) else next(iter(values), None)
+        )
     try:
         tell(facts, ranges_of((node, *node.all_input_nodes)))
         translation.translate(node)
@@ -236,6 +254,11 @@ def _readable(expression: Any, symbols: Symbols) -> Dim | None:
 def dim_of(node: Node, symbols: Symbols) -> Dim:
     """A size as a dim."""
     return _dim(node.meta["val"], symbols)
+
+
+def number_of(node: Node) -> Value:
+    """A float as it comes among the arguments of a program."""
+    return Value(node.name, DType.FLOAT64, ())
 
 
 def shape_of(node: Node, symbols: Symbols) -> tuple[Dim, ...]:
@@ -303,7 +326,7 @@ def _folded(expression: Any, symbols: Symbols, found: dict[Any, Dim]) -> Dim:
 def _is_plain(item: Any) -> bool:
     if isinstance(item, torch.Tensor):
         return item.device.type == "cpu" and item.dtype in DTYPES and item.layout is torch.strided
-    return item is None or isinstance(item, int | torch.SymInt)
+    return item is None or isinstance(item, int | torch.SymInt | torch.SymFloat)
 
 
 def _listed(item: Any) -> Sequence[Any]:

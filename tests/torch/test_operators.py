@@ -205,6 +205,14 @@ OPERATORS: dict[str, Function] = {
         + torch.histc(i.float(), 5, 0, 4)
         + torch.histc(y.round() / 8, 5, -1, 1)
     ),
+    "floats computed from sizes": lambda x, y, i: (
+        x * (1 / x.shape[1])
+        + torch.add(y, x, alpha=x.shape[0] ** 0.5)
+        + (i > x.shape[0] / 2)[:, None]
+        + F.pad(x, (1, 0), value=1 / x.shape[0])[:, 1:]
+        + torch.addmv(x[:, 0], x, y[0], alpha=0.5 * x.shape[0])[:, None]
+    ),
+    "products that are added to": lambda x, y, i: torch.ops.prims.fma(x, y, x.exp()),
     "half": lambda x, y, i: (x.half() * 2 + y.half()).float(),
     "bfloat16": lambda x, y, i: x.bfloat16() * 2 + y.bfloat16(),
 }
@@ -212,7 +220,6 @@ OPERATORS: dict[str, Function] = {
 STAY = {
     "convolution": {"aten.convolution.default"},
     "transposed convolution": {"aten.convolution.default"},
-    "attention": {"aten.mul.Scalar"},  # by a float that is computed from sizes
 }
 """What torch computes itself, of all that these functions call."""
 
@@ -309,3 +316,42 @@ def test_vector_norms(order: float, pieces: list[Piece]) -> None:
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, equal_nan=True)
         torch.testing.assert_close(half, their_half, rtol=2e-3, atol=1e-3, equal_nan=True)
     assert pieces, "all of it stayed in torch"
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_quotients_of_numbers_at_the_ends_of_their_type(
+    dtype: torch.dtype, pieces: list[Piece]
+) -> None:
+    def quotients(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x // 3, x // -3, x // x.shape[0], x % 3, x % -3, x % x.shape[0]])
+
+    ends = torch.iinfo(dtype)
+    numbers = torch.tensor([ends.min, ends.min + 1, ends.max - 1, ends.max, -1], dtype=dtype)
+    compiled = torch.compile(quotients, backend=dvm, dynamic=True, fullgraph=True)
+    for x in (numbers, numbers.repeat(2)[:7]):
+        assert torch.equal(compiled(x), quotients(x))
+    assert pieces, "all of it stayed in torch"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_quotients_by_what_is_infinite(dtype: torch.dtype, pieces: list[Piece]) -> None:
+    x = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 1.5, -2.5], dtype=dtype)
+    function = torch.floor_divide
+    mine = torch.compile(function, backend=dvm, dynamic=True)(x[:, None], x)
+    torch.testing.assert_close(mine, function(x[:, None], x), rtol=0, atol=0, equal_nan=True)
+    assert pieces, "all of it stayed in torch"
+
+
+def test_factors_of_biases_that_a_run_gives_stay_in_torch(
+    pieces: list[Piece], stay: set[str]
+) -> None:
+    """One that is 0 leaves what is no number unread."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(x.sqrt(), y, y.T, beta=(x.shape[0] - 3) / 2) * 2
+
+    compiled = torch.compile(function, backend=dvm, dynamic=True, fullgraph=True)
+    for rows in (4, 3):
+        x, y = -torch.ones(rows, rows), torch.rand(rows, 5)
+        close(compiled(x, y), function(x, y))
+    assert pieces and "aten.addmm.default" in stay

@@ -124,3 +124,21 @@ def test_guards_of_fractions_say_nothing_of_extents(pieces: list[Piece]) -> None
         x = torch.arange(count) % 7
         assert torch.equal(compiled(x, x[3:8]), function(x, x[3:8]))
     assert pieces, "all of it stayed in torch"
+
+
+@pytest.mark.filterwarnings("error::dvm_graph.errors.RescueWarning")
+def test_parts_whose_sizes_data_tells(pieces: list[Piece]) -> None:
+    """Torch cuts such a part off, and the sizes that it has are extents to what reads it."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        count = int((x > 0).sum())
+        return (x.exp() * 2)[:count].sin() + 1, torch.arange(count).sum() * 2
+
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled = torch.compile(function, backend=dvm, dynamic=True, fullgraph=True)
+        for values in ([-1.0, 2, 3], [4.0, -5, 6, 7], [-1.0, -2]):
+            x = torch.tensor(values)
+            for mine, theirs in zip(compiled(x), function(x), strict=True):
+                close(mine, theirs)
+    assert pieces, "all of it stayed in torch"
