@@ -398,6 +398,33 @@ def test_convolutions_of_bytes_with_another_addend(case: str) -> None:
     np.testing.assert_allclose(mine.run(feed)[0], wanted, rtol=1e-5, atol=1e-5 * largest)
 
 
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("of_channels", [False, True])
+def test_weights_that_the_model_quantises_are_bytes(of_channels: bool, kind: str) -> None:
+    """As training for quantisation leaves them, with addends of floats."""
+    channels = np.ones(20, np.float32) if of_channels else np.float32(1)
+    constants = {
+        "w": GENERATOR.standard_normal((20, 8, 3, 3), np.float32),
+        "ws": channels * np.float32(0.03), "wz": np.zeros(np.shape(channels), np.int8),
+        "xs": np.float32(0.02), "xz": np.array(3, kind),
+        "a": GENERATOR.standard_normal(20, np.float32),
+    }  # fmt: skip
+    axis = "<axis = 0>" if of_channels else ""
+    text = f"""g ({kind}[n, 8, h, 9] q) => (float[n, 20, k, l] y) {{
+        x = DequantizeLinear(q, xs, xz)
+        b = QuantizeLinear{axis}(w, ws, wz)
+        m = DequantizeLinear{axis}(b, ws, wz)
+        y = Conv<pads = [1, 1, 1, 1]>(x, m, a)
+    }}"""
+    model = model_with(text, constants)
+    mine = dvm_graph.optimize(model, strict=True, check=True)
+    feed = {"q": integers(kind, 2, 8, 6, 9)}
+    assert "m_matmul_bundles" in mine.disassemble(feed)
+    (wanted,) = unoptimised(model).run(None, feed)
+    largest = float(np.abs(wanted).max())
+    np.testing.assert_allclose(mine.run(feed)[0], wanted, rtol=1e-5, atol=1e-5 * largest)
+
+
 @pytest.mark.parametrize("image", ["float", "bytes"])
 def test_dequantised_weights_of_convolutions_of_floats_are_arranged_once(image: str) -> None:
     """Where the other operand is no byte of a moderate scale."""

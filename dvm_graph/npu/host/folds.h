@@ -63,7 +63,7 @@ class NaNLanes {
 
  private:
   DVM_INLINE static auto unordered(V a, V b) {
-    constexpr bool kSingle = sizeof(Element<V>) == 4;
+    [[maybe_unused]] constexpr bool kSingle = sizeof(Element<V>) == 4;
 #if defined(DVM_AVX512)
     if constexpr (kSingle)
       return _mm512_cmp_ps_mask(bits_as<__m512>(a), bits_as<__m512>(b), _CMP_UNORD_Q);
