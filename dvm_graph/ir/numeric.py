@@ -96,8 +96,7 @@ def _integer_power(base: int, exponent: int) -> int:
 
 
 def _erf(x: Array) -> Array:
-    values = [math.erf(value) for value in x.reshape(-1).tolist()]
-    result: Array = np.array(values, x.dtype).reshape(x.shape)
+    result: Array = np.fromiter(map(math.erf, x.flat), x.dtype, x.size).reshape(x.shape)
     return result
 
 
