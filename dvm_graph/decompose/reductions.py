@@ -172,13 +172,14 @@ def arg_extreme(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 def arg_of(
-    builder: Builder, x: Value, axis: int, size: Dim, *, greatest: bool, last: bool
+    builder: Builder, x: Value, axis: int, size: Dim, *, greatest: bool, last: bool, of_nan: int = 0
 ) -> Value:
     """int64 positions of the extremes along an axis, which stays with extent `size`: 1, also where
     the axis is 0 and there are none to read, or its own where that is 0.
 
     As a search does that begins with the first element and takes what compares as better: NaN loses
-    against all others, except that the first element wins if it is NaN. So an element always wins.
+    against all others, except that the first element wins if it is NaN. So an element always wins. `of_nan` is
+    what stands for that NaN.
     """
     numbers = x
     if x.dtype.is_float:
@@ -194,7 +195,7 @@ def arg_of(
     if not x.dtype.is_float or shape_of(x)[axis] == 0:
         return y
     first = part(builder, x, axis, 0, size)
-    return builder.select(builder.isnan(first), builder.scalar(0, DType.INT64), y)
+    return builder.select(builder.isnan(first), builder.scalar(of_nan, DType.INT64), y)
 
 
 @decomposition("Hardmax")
@@ -204,10 +205,9 @@ def hardmax(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
     some = minimum(1, shape_of(x)[axis])
-    winner = arg_of(builder, x, axis, some, greatest=True, last=False)
+    winner = arg_of(builder, x, axis, some, greatest=True, last=False, of_nan=-1)  # NaN is not
     index = positions(builder, shape_of(x)[axis], axis, x.rank)
-    chosen = builder.bitwise_and(builder.eq(index, winner), builder.eq(x, x))  # NaN is not
-    return [builder.cast(chosen, x.dtype)]
+    return [builder.cast(builder.eq(index, winner), x.dtype)]
 
 
 @decomposition("CumSum", "CumProd")

@@ -181,6 +181,21 @@ def test_softmax_of_rows_that_are_not_finite(op: str) -> None:
     assert_as_onnxruntime(node_model(op, {"x": ROWS}, {"axis": 1}), {"x": ROWS})
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_nan_is_not_the_hardmax(dtype: str, axis: int) -> None:
+    """It is no winner, but keeps others from it where it comes first."""
+    rows = [[1, NAN, 3, 2], [NAN, 3, 1, 3], [-INF, NAN, -INF, NAN], [NAN] * 4, [0, 2, 2, NAN]]
+    x = np.array(rows, dtype)
+    expected = np.zeros((5, 4), dtype)
+    expected[(0, 2, 4), (2, 0, 1)] = 1
+    x, expected = (x.T, expected.T) if axis == 0 else (x, expected)
+    x = np.ascontiguousarray(x)
+    for level in LEVELS:
+        model = dvm_graph.optimize(node_model("Hardmax", {"x": x}, {"axis": axis}), simd=level)
+        np.testing.assert_array_equal(model.run({"x": x})[0], expected)
+
+
 @pytest.mark.parametrize(
     "op", ["Sum", "Mean", "Max", "Min", "Prod", "L1", "SumSquare", "LogSumExp"]
 )
