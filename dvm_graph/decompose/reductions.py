@@ -186,12 +186,12 @@ def arg_of(
         least = builder.scalar(-math.inf if greatest else math.inf, x.dtype)
         numbers = builder.select(builder.isnan(x), least, x)
     fold = builder.reduce_max if greatest else builder.reduce_min
-    index = positions(builder, shape_of(x)[axis], axis, x.rank)
-    outside = builder.scalar(-1 if last else int(np.iinfo(np.int64).max), DType.INT64)
+    index = _numbered(builder, x, axis)
+    outside = builder.scalar(-1 if last else int(np.iinfo(index.dtype.numpy).max), index.dtype)
     wins = builder.eq(x, fold(numbers, (axis,)))
     candidates = builder.select(wins, index, outside)
     pick = builder.reduce_max if last else builder.reduce_min
-    y = pick(candidates, (axis,))
+    y = builder.cast(pick(candidates, (axis,)), DType.INT64)
     if not x.dtype.is_float or shape_of(x)[axis] == 0:
         return y
     first = part(builder, x, axis, 0, size)
@@ -206,8 +206,16 @@ def hardmax(builder: Builder, node: Node, operands: Operands) -> Results:
     axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
     some = minimum(1, shape_of(x)[axis])
     winner = arg_of(builder, x, axis, some, greatest=True, last=False, of_nan=-1)  # NaN is not
-    index = positions(builder, shape_of(x)[axis], axis, x.rank)
-    return [builder.cast(builder.eq(index, winner), x.dtype)]
+    index = _numbered(builder, x, axis)
+    return [builder.cast(builder.eq(index, builder.cast(winner, index.dtype)), x.dtype)]
+
+
+def _numbered(builder: Builder, x: Value, axis: int) -> Value:
+    """Positions along an axis, in half the bytes where it is known to have few enough."""
+    extent = shape_of(x)[axis]
+    index = positions(builder, extent, axis, x.rank)
+    few = builder.facts.prove_less_equal(extent, int(np.iinfo(np.int32).max)).yes
+    return builder.cast(index, DType.INT32) if few else index
 
 
 @decomposition("CumSum", "CumProd")

@@ -275,6 +275,28 @@ def test_positions_of_extremes_among_nan(op: str, last: int, axis: int) -> None:
         assert y.min() >= 0 and y.max() < x.shape[axis]
 
 
+@pytest.mark.parametrize("simd", LEVELS)
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_positions_along_axes_of_known_extents(op: str, last: int, axis: int, simd: str) -> None:
+    """Such are 32 bits wide until one is chosen."""
+    draw = np.random.default_rng(6)
+    for shape in ((37, 9), (8, 300), (3, 70_000)):
+        x = draw.integers(-9, 9, shape).astype(np.float32)
+        x[draw.random(shape) < 0.1] = NAN
+        x[:, 0] = x[0] = 0
+        proto = node_model(op, {"x": x}, {"axis": axis, "select_last_index": last})
+        proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = shape[axis]
+        (y,) = dvm_graph.optimize(proto, simd=simd).run({"x": x})
+        numbers = np.where(np.isnan(x), -INF if op == "ArgMax" else INF, x)
+        numbers = np.flip(numbers, axis) if last else numbers
+        chosen = numbers.argmax(axis) if op == "ArgMax" else numbers.argmin(axis)
+        expected = shape[axis] - 1 - chosen if last else chosen
+        np.testing.assert_array_equal(y.squeeze(axis), expected)
+        assert y.dtype == np.int64
+
+
 def test_positions_of_extremes_of_nothing() -> None:
     model = dvm_graph.optimize(node_model("ArgMax", {"x": ROWS}, {"axis": 0, "keepdims": 0}))
     with pytest.raises(DvmError, match="elements to choose from"):
