@@ -3,7 +3,7 @@
   * A view, a dims scalar or a small computation of scalars is repeated for each of its users, so that
     each kernel can take in its own; but not for windows and gathers that can take in none.
   * Each operand of a concat gets a reshape of its own: the place where it is stored into the result.
-    A concat that only another one uses has its place already.
+    A concat that only another one uses, or gathers for it, has its place already.
   * A graph output that is an input, a constant or another output becomes a copy, if kernels can
     hold it.
 
@@ -51,18 +51,27 @@ def _place_concat_operands(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.op == "concat":
             operands = [v for v in node.inputs if v is not None]
-            placed = [
-                v if _joins_only(graph, v, operands) else _identity(graph, v, node.origin)
-                for v in operands
-            ]
+            in_place = [v for v in operands if _joins_only(graph, v, node)]
+            placed = [v if v in in_place else _identity(graph, v, node.origin) for v in operands]
             graph.set_inputs(node, placed)
 
 
-def _joins_only(graph: Graph, value: Value, operands: list[Value]) -> bool:
-    """The value is a concat, and one place in another concat is its only use."""
-    joined = value.producer is not None and value.producer.op == "concat"
-    alone = len(graph.users(value)) == 1 and operands.count(value) == 1
-    return joined and alone and not graph.is_output(value)
+def _joins_only(graph: Graph, value: Value, outer: Node) -> bool:
+    """The value is a concat, and one place in `outer` is its only use, but for gathers of it that are other parts there:
+    so are pads that repeat what lies beside them. They read it where it is, and nothing that the extents of `outer` rest
+    on waits for them.
+    """
+    if value.producer is None or value.producer.op != "concat" or graph.is_output(value):
+        return False
+    gathers = [user for user in graph.users(value) if user is not outer]
+    return outer.inputs.count(value) == 1 and all(
+        user.op == "gather"
+        and user.inputs.count(value) == 1
+        and user.inputs[0] is value
+        and list(graph.users(user.output)) == [outer]
+        and not graph.is_output(user.output)
+        for user in gathers
+    )
 
 
 def _repeat_cheap(graph: Graph) -> None:

@@ -172,29 +172,30 @@ def arg_extreme(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 def arg_of(
-    builder: Builder, x: Value, axis: int, size: Dim, *, greatest: bool, last: bool
+    builder: Builder, x: Value, axis: int, size: Dim, *, greatest: bool, last: bool, of_nan: int = 0
 ) -> Value:
     """int64 positions of the extremes along an axis, which stays with extent `size`: 1, also where
     the axis is 0 and there are none to read, or its own where that is 0.
 
     As a search does that begins with the first element and takes what compares as better: NaN loses
-    against all others, except that the first element wins if it is NaN. So an element always wins.
+    against all others, except that the first element wins if it is NaN. So an element always wins. `of_nan` is
+    what stands for that NaN.
     """
     numbers = x
     if x.dtype.is_float:
         least = builder.scalar(-math.inf if greatest else math.inf, x.dtype)
         numbers = builder.select(builder.isnan(x), least, x)
     fold = builder.reduce_max if greatest else builder.reduce_min
-    index = positions(builder, shape_of(x)[axis], axis, x.rank)
-    outside = builder.scalar(-1 if last else int(np.iinfo(np.int64).max), DType.INT64)
+    index = _numbered(builder, x, axis)
+    outside = builder.scalar(-1 if last else int(np.iinfo(index.dtype.numpy).max), index.dtype)
     wins = builder.eq(x, fold(numbers, (axis,)))
     candidates = builder.select(wins, index, outside)
     pick = builder.reduce_max if last else builder.reduce_min
-    y = pick(candidates, (axis,))
+    y = builder.cast(pick(candidates, (axis,)), DType.INT64)
     if not x.dtype.is_float or shape_of(x)[axis] == 0:
         return y
     first = part(builder, x, axis, 0, size)
-    return builder.select(builder.isnan(first), builder.scalar(0, DType.INT64), y)
+    return builder.select(builder.isnan(first), builder.scalar(of_nan, DType.INT64), y)
 
 
 @decomposition("Hardmax")
@@ -204,10 +205,17 @@ def hardmax(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
     some = minimum(1, shape_of(x)[axis])
-    winner = arg_of(builder, x, axis, some, greatest=True, last=False)
-    index = positions(builder, shape_of(x)[axis], axis, x.rank)
-    chosen = builder.bitwise_and(builder.eq(index, winner), builder.eq(x, x))  # NaN is not
-    return [builder.cast(chosen, x.dtype)]
+    winner = arg_of(builder, x, axis, some, greatest=True, last=False, of_nan=-1)  # NaN is not
+    index = _numbered(builder, x, axis)
+    return [builder.cast(builder.eq(index, builder.cast(winner, index.dtype)), x.dtype)]
+
+
+def _numbered(builder: Builder, x: Value, axis: int) -> Value:
+    """Positions along an axis, in half the bytes where it is known to have few enough."""
+    extent = shape_of(x)[axis]
+    index = positions(builder, extent, axis, x.rank)
+    few = builder.facts.prove_less_equal(extent, int(np.iinfo(np.int32).max)).yes
+    return builder.cast(index, DType.INT32) if few else index
 
 
 @decomposition("CumSum", "CumProd")

@@ -23,9 +23,15 @@ from dvm_graph.decompose.arithmetic import (
 )
 from dvm_graph.decompose.extents import bound_extents, contents_of, known, shape_operand
 from dvm_graph.decompose.operands import elements, normalize_axis, operand, required, shape_of, text
+from dvm_graph.decompose.pooling import by_planes, from_images, images, pooled
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
-from dvm_graph.decompose.windows import channels_first, channels_last, comes_channels_last
+from dvm_graph.decompose.windows import (
+    WindowAxis,
+    channels_first,
+    channels_last,
+    comes_channels_last,
+)
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, mul
@@ -98,6 +104,9 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     if sampling.mode == "cubic" and axes:
         axes = _all_spatial(x) | axes
+    halves = all(_start_of_pairs(sampling, axis) == 0 for axis in axes.values())
+    if sampling.mode == "linear" and halves and len(axes) > 1:
+        return [_mean_of_neighbours(builder, x, axes)]
     y = x if sampling.mode == "nearest" else widened(builder, x)
     stays = _is_read_better_by_rows(sampling, x, axes)
     y = y if stays else channels_last(builder, y)
@@ -359,6 +368,18 @@ def _linear(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axi
     )
     rest = builder.sub(builder.scalar(1, x.dtype), share)
     return builder.add(builder.mul(low, rest), builder.mul(high, share))
+
+
+def _mean_of_neighbours(builder: Builder, x: Value, axes: Mapping[int, _Axis]) -> Value:
+    """Of several axes that halve: pixels lie amid as many, which are read in one pass."""
+    windows = []
+    for at, extent in enumerate(shape_of(x)[2:], 2):
+        step, size = (2, axes[at].size) if at in axes else (1, extent)
+        windows.append(WindowAxis(extent, step, step, 1, (0, 0), size))
+    planes = by_planes(x)
+    total = pooled(builder, builder.pool_sum, images(builder, widened(builder, x), planes), windows)
+    mean = builder.mul(total, builder.scalar(0.5 ** len(axes), total.dtype))
+    return from_images(builder, builder.cast(mean, x.dtype), x, planes)
 
 
 def _cubic(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis) -> Value:

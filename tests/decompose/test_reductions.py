@@ -42,6 +42,19 @@ REDUCTIONS = [
     Case("ArgMin", [INTEGERS], {"axis": -1, "keepdims": 0}, empty=False),
     Case("ArgMax", [INTEGERS], {"axis": 1, "select_last_index": 1}, empty=False),
     Case("Hardmax", [Tensor(("n", "m"), low=0, high=9)], empty=False),
+    *(
+        Case(
+            op,
+            [Tensor(("n", 7), kind, 0, 3)],
+            {"axis": axis, "select_last_index": last},
+            empty=False,
+        )
+        for op in ("ArgMax", "ArgMin")
+        for kind in ("float32", "int64")
+        for axis in (0, 1)
+        for last in (0, 1)
+    ),
+    Case("Hardmax", [Tensor(("n", 7), low=0, high=9)]),
     Case("CumSum", [X, np.array(1, np.int64)]),
     Case("CumSum", [X, np.array(-1, np.int64)], {"exclusive": 1, "reverse": 1}),
     Case("CumSum", [X, np.array(0, np.int64)], {"exclusive": 1}),

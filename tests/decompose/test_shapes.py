@@ -75,6 +75,16 @@ PADS = [
     Case("Pad", [Tensor(("n", 4)), ints(0, 2, 0, 3)], {"mode": "reflect"}),
     Case("Pad", [Tensor(("n", 4)), ints(0, 2, 0, 3)], {"mode": "wrap"}, empty=False),
     Case(
+        "Pad", [Tensor((2, 3, "n", 4)), ints(0, 1, 2, 3, 1, 2, 1, 2)], {"mode": "edge"}, empty=False
+    ),
+    Case(
+        "Pad",
+        [Tensor(("n", 2, 3, 4)), ints(0, 0, 2, 1, 0, 0, 1, 3)],
+        {"mode": "reflect"},
+        empty=False,
+    ),
+    Case("Pad", [Tensor((2, "n", 5)), ints(0, 2, 2, 0, 1, 3)], {"mode": "wrap"}, empty=False),
+    Case(
         "Pad",
         [Tensor((5, 7, "n")), ints(-1, 2, 0, 2, -1, 0)],
         {"mode": "wrap"},

@@ -11,6 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import dvm_graph
+from dvm_graph import _core
 from tests.end_to_end.reference import Array, assert_all_close, session
 
 TRANSFORMS = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -242,3 +243,19 @@ def test_an_old_form_of_the_vendor_library() -> None:
 def test_malformed_scales(scale: float) -> None:
     with pytest.raises(dvm_graph.DvmError):
         dvm_graph.optimize(model_of((scale, 1.0))).run({"x": images(SHAPES[0])})
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_halves_are_means_of_neighbours(dtype: type[np.generic], simd: str) -> None:
+    """Whose last row and column are left out, where there is an odd number."""
+    draw = np.random.default_rng(11)
+    for channels, (h, w) in itertools.product((1, 3, 16, 40), ((2, 2), (9, 34), (17, 5), (40, 41))):
+        proto = model_of((0.5, 0.5), dtype, channels, mode="linear")
+        model = dvm_graph.optimize(proto, simd=simd)
+        x = draw.normal(size=(2, channels, h, w)).astype(dtype)
+        x[:, :, -1:, -1:] = np.nan
+        whole = x[:, :, : h // 2 * 2, : w // 2 * 2].astype(np.float64)
+        expected = whole.reshape(2, channels, h // 2, 2, w // 2, 2).mean((3, 5))
+        assert_all_close(model.run({"x": x}), [expected.astype(dtype)], reduction_length=4)
+        assert "pool_sum" in model.disassemble({"x": x})

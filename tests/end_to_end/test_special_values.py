@@ -181,6 +181,21 @@ def test_softmax_of_rows_that_are_not_finite(op: str) -> None:
     assert_as_onnxruntime(node_model(op, {"x": ROWS}, {"axis": 1}), {"x": ROWS})
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_nan_is_not_the_hardmax(dtype: str, axis: int) -> None:
+    """It is no winner, but keeps others from it where it comes first."""
+    rows = [[1, NAN, 3, 2], [NAN, 3, 1, 3], [-INF, NAN, -INF, NAN], [NAN] * 4, [0, 2, 2, NAN]]
+    x = np.array(rows, dtype)
+    expected = np.zeros((5, 4), dtype)
+    expected[(0, 2, 4), (2, 0, 1)] = 1
+    x, expected = (x.T, expected.T) if axis == 0 else (x, expected)
+    x = np.ascontiguousarray(x)
+    for level in LEVELS:
+        model = dvm_graph.optimize(node_model("Hardmax", {"x": x}, {"axis": axis}), simd=level)
+        np.testing.assert_array_equal(model.run({"x": x})[0], expected)
+
+
 @pytest.mark.parametrize(
     "op", ["Sum", "Mean", "Max", "Min", "Prod", "L1", "SumSquare", "LogSumExp"]
 )
@@ -258,6 +273,28 @@ def test_positions_of_extremes_among_nan(op: str, last: int, axis: int) -> None:
         (y,) = model.run({"x": x})
         np.testing.assert_array_equal(y, reference.run(None, {"x": x})[0])
         assert y.min() >= 0 and y.max() < x.shape[axis]
+
+
+@pytest.mark.parametrize("simd", LEVELS)
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_positions_along_axes_of_known_extents(op: str, last: int, axis: int, simd: str) -> None:
+    """Such are 32 bits wide until one is chosen."""
+    draw = np.random.default_rng(6)
+    for shape in ((37, 9), (8, 300), (3, 70_000)):
+        x = draw.integers(-9, 9, shape).astype(np.float32)
+        x[draw.random(shape) < 0.1] = NAN
+        x[:, 0] = x[0] = 0
+        proto = node_model(op, {"x": x}, {"axis": axis, "select_last_index": last})
+        proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = shape[axis]
+        (y,) = dvm_graph.optimize(proto, simd=simd).run({"x": x})
+        numbers = np.where(np.isnan(x), -INF if op == "ArgMax" else INF, x)
+        numbers = np.flip(numbers, axis) if last else numbers
+        chosen = numbers.argmax(axis) if op == "ArgMax" else numbers.argmin(axis)
+        expected = shape[axis] - 1 - chosen if last else chosen
+        np.testing.assert_array_equal(y.squeeze(axis), expected)
+        assert y.dtype == np.int64
 
 
 def test_positions_of_extremes_of_nothing() -> None:
