@@ -79,24 +79,26 @@ def _modulo(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
 
 
 def _pow(a: Array, b: Array) -> Array:
+    """Of integers: modulo 2^64, of which every type keeps its own bits."""
     if not _is_integer(a):
         return np.power(a, b)
-    powers = [_integer_power(int(x), int(y)) for x, y in np.broadcast(a, b)]
-    bits = 8 * a.dtype.itemsize
-    wrapped = [power & ((1 << bits) - 1) for power in powers]
-    flat = np.array(wrapped, np.dtype(f"u{a.dtype.itemsize}")).view(a.dtype)
-    return flat.reshape(np.broadcast_shapes(a.shape, b.shape))
-
-
-def _integer_power(base: int, exponent: int) -> int:
-    """Modulo 2^64, of which every integer type keeps its own bits."""
-    if exponent >= 0:
-        return pow(base, exponent, 1 << 64)
-    return base if base == 1 or (base == -1 and exponent % 2) else int(base == -1)
+    a, b = np.broadcast_arrays(a, b)
+    one = np.uint64(1)
+    left, factor = np.where(b < 0, 0, b).astype(np.uint64), a.astype(np.uint64)
+    powers = np.ones(a.shape, np.uint64)
+    with np.errstate(over="ignore"):  # numbers without axes warn
+        while left.any():
+            powers = np.where(left & one, powers * factor, powers)
+            left, factor = left >> one, factor * factor
+    wrapped = powers.astype(f"u{a.dtype.itemsize}").view(a.dtype)
+    inverse = np.where((a == 1) | (a == -1), np.where(b % 2 == 0, 1, a), 0)
+    return np.where(b < 0, inverse, wrapped).astype(a.dtype)
 
 
 def _erf(x: Array) -> Array:
-    result: Array = np.fromiter(map(math.erf, x.flat), x.dtype, x.size).reshape(x.shape)
+    wide = x.reshape(-1).astype(np.float64)
+    values = np.fromiter(map(math.erf, wide.data), np.float64, x.size)
+    result: Array = values.astype(x.dtype).reshape(x.shape)
     return result
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
+
 import numpy as np
+import pytest
 
 from dvm_graph.ir import OPERATORS
 from dvm_graph.ir.numeric import DEFINED, apply
@@ -23,6 +27,31 @@ def test_integer_powers_wrap_in_every_type() -> None:
     base, exponent = np.array([3, -1, 2, -2], np.int8), np.array([5, -3, -1, 7], np.int8)
     wanted = np.array([243 - 256, -1, 0, -128], np.int8)
     np.testing.assert_array_equal(apply("pow", {}, [base, exponent]), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "int64"])
+def test_integer_powers_are_python_s(dtype: str) -> None:
+    random, limits = np.random.default_rng(0), np.iinfo(dtype)
+    base = random.integers(limits.min, limits.max, (50, 1), dtype, endpoint=True)
+    exponent = np.array([0, 1, 2, 7, 64, 100])
+    found = apply("pow", {}, [base, exponent])
+    assert found.dtype == dtype
+    for at, power in np.ndenumerate(found):
+        exact = int(base[at[0], 0]) ** int(exponent[at[1]])
+        assert (int(power) - exact) % (limits.max - limits.min + 1) == 0
+    alone = apply("pow", {}, [base[0].reshape(()), exponent[2].reshape(())])
+    assert alone == found[0, 2]
+
+
+def test_erf_takes_as_much_memory_as_numbers_do() -> None:
+    """Constants of 16 Mi elements are folded."""
+    x = np.random.default_rng(0).standard_normal((512, 512), np.float32)
+    tracemalloc.start()
+    found = apply("erf", {}, [x.T])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40 * x.size
+    np.testing.assert_array_equal(found, np.vectorize(math.erf, otypes="f")(x.T))
 
 
 def test_extremes_of_nothing_are_those_of_the_type() -> None:
