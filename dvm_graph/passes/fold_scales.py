@@ -34,6 +34,8 @@ _VIEWS = frozenset({"reshape", "transpose"})
 
 _MOST_BYTES = 1 << 24
 """Of weights: those of convolutions have less."""
+_MOST_LINKS = 16
+"""Of a chain, from each of its steps: normalizations have five."""
 _PIECE = 1 << 14
 """Elements that are looked at together."""
 
@@ -73,8 +75,9 @@ def _folded(last: Node, builder: Builder) -> Value | None:
     """What a chain of steps and views makes of a product, with its factors in the weights; None: there are none."""
     chain = _step(last, builder.facts)
     views = list[Node]()
-    while chain is not None and (node := chain.source.producer) is not None:
-        if not builder.graph.sole_use(chain.source):
+    for _ in range(_MOST_LINKS):
+        node = None if chain is None else chain.source.producer
+        if chain is None or node is None or not builder.graph.sole_use(chain.source):
             return None
         if node.op in _PRODUCTS:
             if (chain.factor == 1).all():

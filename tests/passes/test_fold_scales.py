@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -208,3 +209,21 @@ def test_levels_of_grouped_convolutions_of_bytes_are_exact(scale: float) -> None
     feeds = {"x": generator.integers(0, 256, (4, 3, 12, 12)).astype(np.uint8)}
     (y,), (expected,) = dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds)
     np.testing.assert_array_equal(y, expected)
+
+
+def test_long_chains_are_not_looked_through_from_each_of_their_steps(
+    sketch: Sketch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That would take minutes of some thousand."""
+    seen = list[str]()
+    of_pass = importlib.import_module(fold_scales.__module__)
+    step = of_pass._step
+    monkeypatch.setattr(
+        of_pass, "_step", lambda node, facts: (seen.append(node.op), step(node, facts))[1]
+    )
+    value = sketch.input("b", 8)
+    for _ in range(100):
+        value = sketch.build.op("add", value, sketch.graph.constant(np.ones(8, np.float32)))
+    sketch.graph.outputs = [value]
+    assert not fold_scales(sketch.graph, sketch.facts)
+    assert len(seen) < 100 * 20
