@@ -146,14 +146,9 @@ class _Walk:
         read it may then be built for its contents. What was quantized is recognised by how it is made.
         """
         operands = self._operands(node)
-        folding = self._folding
-        if node.op == "DequantizeLinear" or not any(operands) or not folding.covers(operands):
+        if node.op == "DequantizeLinear" or not any(operands) or not self._folding.covers(operands):
             return
-        folded = dict[Value, Value]()
-        for built in list(self._graph.nodes)[mark:]:
-            value = folding.fold(built) if folding.covers(built.inputs) else None
-            if value is not None:
-                folded[built.output] = value
+        folded = self._folding.fold_each(list(self._graph.nodes)[mark:])
         for output in node.outputs:
             made = self._values.get(output, output)
             self._values[output] = folded.get(made, made)

@@ -26,6 +26,7 @@ from dvm_graph.ir import DType, Graph, Node, Shape, Value
 from dvm_graph.passes.collect_scales import MODERATE
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.folding import contents
 
 _PRODUCTS = frozenset({"matmul", "depthwise"})
 """Whose second operand is the weights, and whose results lie along the last axis of both."""
@@ -118,9 +119,9 @@ def _step(node: Node, facts: Facts) -> _Affine | None:
     """What an operator does to an operand by constants, one for all or one for each element along the last axis."""
     if node.op not in _STEPS or node.output.dtype not in (DType.FLOAT32, DType.FLOAT64):
         return None
-    x, by = node.required(0), _contents(node.required(1))
+    x, by = node.required(0), contents(node.required(1))
     if by is None and node.op in ("add", "mul"):
-        x, by = node.required(1), _contents(x)
+        x, by = node.required(1), contents(x)
     if by is None or x.shape is None or node.output.shape is None:
         return None
     if by.size != math.prod(by.shape[-1:]) or not facts.same_shape(x.shape, node.output.shape):
@@ -136,17 +137,6 @@ def _step(node: Node, facts: Facts) -> _Affine | None:
     if node.op in ("add", "sub"):
         return _Affine(x, np.ones_like(number), number)
     return _Affine(x, number, np.zeros_like(number))
-
-
-def _contents(value: Value) -> Row | None:
-    """Of a constant, or of one that was reshaped."""
-    source = value
-    while source.data is None and (reshape := source.made_by("reshape")) is not None:
-        source = reshape.required(0)
-    extents = _known_extents(value.shape)
-    if source.data is None or extents is None:
-        return None
-    return np.asarray(source.data).reshape(extents)
 
 
 def _known_extents(shape: Shape | None) -> tuple[int, ...] | None:

@@ -52,6 +52,15 @@ class Folding:
         self._graph.remove(node)
         return result
 
+    def fold_each(self, nodes: Iterable[Node]) -> dict[Value, Value]:
+        """Of nodes behind those that they read: what stands for which result from now on."""
+        folded = dict[Value, Value]()
+        for node in nodes:
+            value = self.fold(node) if self.covers(node.inputs) else None
+            if value is not None:
+                folded[node.output] = value
+        return folded
+
     def of_constants(self, node: Node) -> Node | None:
         """The node of constants instead of values that hold as much; it is in no graph. None: one cannot be computed.
 
@@ -76,13 +85,11 @@ class Folding:
         made = [self._made[value][1] for value in self._needed(node) if value.data is None]
         if not all(map(_is_view, made)):
             return None
-        if (
-            not _bytes(node.output) <= _MAX_VIEW_BYTES
-            if _is_view(node)
-            else (self.takes_more(node, self._allowance))
-        ):
-            return None
-        whole = self.of_constants(node)
+        if _is_view(node):
+            large = not _bytes(node.output) <= _MAX_VIEW_BYTES
+        else:
+            large = self.takes_more(node, self._allowance)
+        whole = None if large else self.of_constants(node)
         return None if whole is None else _evaluated(whole)
 
     def _needed(self, node: Node) -> Iterable[Value]:
@@ -103,6 +110,8 @@ def contents(value: Value) -> Array | None:
     """What a constant holds, or what a few operators make of constants, such as views, or dequantized bytes; None: it is
     neither.
     """
+    if value.data is not None:
+        return np.asarray(value.data)
     constants = dict[Value, Value]()
     makers = list[Node]()
     pending = [value]
@@ -115,9 +124,7 @@ def contents(value: Value) -> Array | None:
         else:
             makers.append(at.producer)
             pending += [operand for operand in at.producer.inputs if operand is not None]
-    for node in reversed(
-        makers
-    ):  # one that two read stands twice, and behind what it reads at last
+    for node in reversed(makers):  # one that two read stands twice, and here behind what it reads
         data = _evaluated(_over(node, constants))
         if data is None:
             return None
