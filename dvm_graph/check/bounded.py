@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dvm_graph.ir import OPERATORS, DType, Kind
-from dvm_graph.ir.numeric import MAPS, apply, highest
+from dvm_graph.ir.numeric import MAPS, apply, highest, rounded_blocks
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -153,6 +153,9 @@ def compute(
         values = [operand.value for operand in operands]
         if op == "cast":
             return _cast(operands[0], attrs["dtype"])
+        if (block := attrs.get("rounded_blocks")) is not None:
+            operands[0] = _in_levels(operands[0], block)
+            values, attrs = [operand.value for operand in operands], {}
         value = apply(op, attrs, values)
         if kind is Kind.UNPACK:  # a difference and a product, both rounded
             return Bounded(value, 2 * _roundoff(dtype) * np.abs(value) + _least(dtype))
@@ -169,6 +172,20 @@ def compute(
         else:
             return result
         return replace(result, error=np.where(is_open, np.inf, result.errors))
+
+
+def _in_levels(operand: Bounded, block: int) -> Bounded:
+    """Rounded to bytes block by block; what is off may be rounded to another level, and moves the levels of its block."""
+    value = rounded_blocks(operand.value, block)
+    if operand.error is None:
+        return Bounded(value)
+    *lead, k = value.shape
+    padded = np.zeros((2, *lead, -(-k // block) * block))
+    padded[0, ..., :k], padded[1, ..., :k] = np.abs(operand.value), operand.errors
+    of_blocks = padded.reshape(2, *lead, -1, block)
+    most, off = of_blocks.max(-1, keepdims=True)
+    moved = of_blocks[1] + np.where(off > 0, off + (most + off) / 127, 0)
+    return Bounded(value, moved.reshape(*lead, -1)[..., :k])
 
 
 # -- what only moves
@@ -495,7 +512,7 @@ def _error_of_nonfinite(
     """0 where the result is NaN or infinite whatever the errors of the operands."""
     if all(operand.error is None for operand in operands):
         return np.zeros(value.shape)
-    if op in MAPS and op not in ("matmul", "select"):
+    if op in MAPS and op != "select":
         error = _moved_by_corners(MAPS[op], operands, value)
         for operand in operands:  # what is open is anything, not NaN at all corners
             is_open = ~np.isfinite(operand.value) & np.isinf(operand.errors)

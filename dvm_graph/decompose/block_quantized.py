@@ -38,6 +38,10 @@ _READ_PACKED = 4
 """Bits of levels that the cube unit reads."""
 
 
+_ROUNDS = 4
+"""The `accuracy_level` of products that may round their other operand to bytes."""
+
+
 def _many_weights(node: Node) -> bool:
     return int(node.attrs["K"]) * int(node.attrs["N"]) > FEW_WEIGHTS
 
@@ -73,7 +77,10 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
     if 0 in shape:
         y = filled(builder, 0.0, DType.FLOAT32, (*shape_of(a)[:-1], n))
     else:
-        y = multiplied(builder, widened(builder, a), _weights(builder, node, operands))
+        weights = _weights(builder, node, operands)
+        packed_still = weights.made_by("unpack_blocks") is not None
+        rounds = packed_still and int(node.attrs.get("accuracy_level", 0)) == _ROUNDS
+        y = multiplied(builder, widened(builder, a), weights, size if rounds else None)
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [builder.cast(y, a.dtype)]

@@ -27,14 +27,21 @@ def matmul(builder: Builder, node: Node, operands: Operands) -> Results:
     return [multiplied(builder, required(node, operands, 0), required(node, operands, 1))]
 
 
-def multiplied(builder: Builder, left: Value, right: Value) -> Value:
-    """`left @ right` as numpy has it: vectors get an axis that the result lacks again."""
+def multiplied(
+    builder: Builder, left: Value, right: Value, rounded_blocks: int | None = None
+) -> Value:
+    """`left @ right` as numpy has it: vectors get an axis that the result lacks again. `rounded_blocks`: as that of a basic
+    matmul.
+    """
     left_is_vector, right_is_vector = left.rank == 1, right.rank == 1
     if left_is_vector:
         left = with_axis(builder, left, 0)
     if right_is_vector:
         right = with_axis(builder, right, 1)
-    y = product_of(builder, left, right)
+    if rounded_blocks is None:
+        y = product_of(builder, left, right)
+    else:
+        y = builder.matmul(left, right, rounded_blocks)
     dropped = []
     if left_is_vector:
         dropped.append(y.rank - 2)

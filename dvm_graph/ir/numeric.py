@@ -102,12 +102,32 @@ def _erf(x: Array) -> Array:
     return result
 
 
-def _product(a: Array, b: Array) -> Array:
+def _product(attrs: Attrs, a: Array, b: Array) -> Array:
     """Of bytes in int32, which wraps: float64 holds every sum exactly, as no axis has 2^38 elements."""
+    if (block := attrs.get("rounded_blocks")) is not None:
+        a = rounded_blocks(a, block)
     if a.dtype.kind not in "iu":
         return np.asarray(np.matmul(a, b))
     sums = np.matmul(a.astype(np.float64), b.astype(np.float64))
     return np.asarray(sums).astype(np.int64).astype(np.int32)
+
+
+def rounded_blocks(x: Array, block: int) -> Array:
+    """As multiples of 1/127 of the greatest magnitude among so many elements along the last axis, half to even; 0 where that is
+    below 2^-119, and NaN where an element is not finite. Computed in float32.
+    """
+    *lead, k = x.shape
+    blocks = -(-k // block)
+    padded = np.zeros((*lead, blocks * block), np.float32)
+    padded[..., :k] = x
+    padded = padded.reshape(*lead, blocks, block)
+    most = np.abs(padded).max(-1, keepdims=True, initial=0)
+    counts = np.isfinite(most) & (most >= np.float32(2.0**-119))
+    inverse = np.where(counts, np.float32(127) / most, np.float32(0))
+    step = np.where(counts, most / np.float32(127), np.where(np.isfinite(most), 0, np.nan))
+    levels = np.rint(np.where(counts, padded, 0) * inverse).astype(x.dtype)
+    rounded: Array = levels * step.astype(x.dtype)
+    return rounded.reshape(*lead, -1)[..., :k]
 
 
 def _sigmoid(x: Array) -> Array:
@@ -132,7 +152,7 @@ MAPS: Mapping[str, Callable[..., Any]] = {
     "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "shift_left": np.left_shift, "shift_right": np.right_shift,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-    "gt": np.greater, "ge": np.greater_equal, "select": np.where, "matmul": _product,
+    "gt": np.greater, "ge": np.greater_equal, "select": np.where,
 }  # fmt: skip
 """Operators that need nothing but their operands."""
 
@@ -296,6 +316,7 @@ def _windows(attrs: Attrs, x: Array, outside: Any) -> Array:
 
 
 _WITH_ATTRS: Mapping[str, Callable[..., Array]] = {
+    "matmul": _product,
     "cast": _cast,
     "lookup": _lookup,
     "check_index": _check_index,

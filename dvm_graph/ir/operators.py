@@ -73,6 +73,8 @@ class OperatorInfo:
     """Number of operands; -1: any."""
     result: Result = Result.SAME
     attrs: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    """Attributes that it may have besides."""
     takes: frozenset[DType] = ANY
     """The dtypes of its (last) operand: those that an instruction computes with, by the register they are in
     (vm/isa.def; a test holds the two together).
@@ -123,7 +125,9 @@ def _rows() -> list[OperatorInfo]:
         for name, takes in (("sum", NUMBERS), ("prod", NUMBERS), ("max", ANY), ("min", ANY))
     ]
     rows += [
-        OperatorInfo("matmul", Kind.MATRIX, 2, Result.SUM),
+        # with `rounded_blocks`, of an operand B that `unpack_blocks` makes: A is rounded to bytes, with a scale for each so
+        # many steps of k (ir/numeric.py)
+        OperatorInfo("matmul", Kind.MATRIX, 2, Result.SUM, optional=("rounded_blocks",)),
         # attrs are dims (int or symbolic); element counts match
         OperatorInfo("reshape", Kind.VIEW, 1, attrs=("shape",)),
         OperatorInfo("transpose", Kind.VIEW, 1, attrs=("perm",)),

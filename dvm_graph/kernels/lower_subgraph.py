@@ -390,6 +390,8 @@ class _Lowering:
             axes |= 1 << self._domain.axis(self._domain.roles[0])
         dtype = node.output.dtype.register
         narrow_to = DType.BFLOAT16 if self._rounded(node) else None
+        if "rounded_blocks" in node.attrs:
+            narrow_to = DType.INT8
         return self._emit(PlanNode("matmul", dtype, axes, (a, b), narrow_to=narrow_to))
 
     def _rounded(self, product: Node) -> bool:

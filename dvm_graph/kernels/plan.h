@@ -94,8 +94,9 @@ struct PlanNode {
   int32_t weights = -1;              // depthwise: access of the first weights; lookup: of the table
   uint32_t reduce_axes = 0;          // reductions
   DType narrow_to = DType::f32;      // narrow: the storage dtype; matmul: bf16 where the operands
-                                     // are rounded to it before they are multiplied, f32 otherwise;
-                                     // one of i32 multiplies low bytes: u8 of A by i8 of B
+                                     // are rounded to it before they are multiplied, i8 where A
+                                     // is, with a scale for each block of B, f32 otherwise; one of
+                                     // i32 multiplies low bytes: u8 of A by i8 of B
   double scalar = 0;                 // fill of a floating dtype
   int64_t integer = 0;               // fill of an integer or b8 dtype
   DimSlot limit = kNoSlot;           // check_index: number of valid indices; gather: axis extent

@@ -70,7 +70,7 @@ def _collect(node: Node, builder: Builder) -> bool:
             if operand is not None:
                 own = factor if operand is keeper else 1.0
                 operands[index] = _rebuilt(operand, own, builder)
-        result = builder.matmul(*operands)
+        result = builder.op("matmul", *operands, **node.attrs)
         if keeper is None:
             result = builder.mul(result, builder.scalar(factor, result.dtype))
     builder.graph.replace_node(node, result)

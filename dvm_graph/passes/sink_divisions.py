@@ -62,7 +62,9 @@ def _sink(node: Node, builder: Builder) -> bool:
         one = builder.scalar(1, softmax.total.dtype)
         factor = builder.reciprocal(builder.max(softmax.total, one))
     with builder.scope(node):
-        result = builder.mul(builder.matmul(softmax.weights, node.required(1)), factor)
+        result = builder.mul(
+            builder.op("matmul", softmax.weights, node.required(1), **node.attrs), factor
+        )
     if softmax.guard is not None:
         test = softmax.guard.required(0).producer
         assert test is not None

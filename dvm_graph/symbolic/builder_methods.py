@@ -115,7 +115,9 @@ class OperatorMethods(ABC):
     le = _binary("le")
     gt = _binary("gt")
     ge = _binary("ge")
-    matmul = _binary("matmul")
+    def matmul(self, a: Value, b: Value, rounded_blocks: int | None = None) -> Value:
+        attrs = {} if rounded_blocks is None else {"rounded_blocks": rounded_blocks}
+        return self.op("matmul", a, b, **attrs)
 
     def select(self, condition: Value, then: Value, other: Value) -> Value:
         return self.op("select", condition, then, other)

@@ -266,6 +266,7 @@ double BlockModel::above(const Grid& grid, const BlockShape& shape) const {
     cost += columns * k * pack() / static_cast<double>(uses);
   }
   if (p_.unpacks) cost += columns * k * pack();
+  if (p_.rounds_a) cost += rows.count * k * pack();
   double once = rows.prologue + inner_product(grid, shape);  // for all tiles that share A
   if (shape.pack_a) once += rows.count * k * (p_.pack_a ? pack() : t_.pack_rows);
   if (p_.whole_k && p_.bundle > 1) once += rows.count * k * pack();

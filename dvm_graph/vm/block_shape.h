@@ -39,6 +39,7 @@ struct BlockProblem {
   bool whole_rows = false;  // the epilogue reduces along n: a tile holds all columns
   bool panels = false;      // B is packed already
   bool unpacks = false;     // in such a way that each tile unpacks it
+  bool rounds_a = false;    // each tile does, before it multiplies
   bool pack_a = false, pack_b = false;
   int packed_a = 1;           // elements in local memory for each one that is packed
   bool readable_b = false;    // B need not be packed

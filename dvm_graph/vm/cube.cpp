@@ -229,7 +229,9 @@ class CubeLowering {
     const Finish finish = finish_of(product);
     TileInstruction matmul;
     matmul.family = bundle_ > 1                ? Family::m_matmul_bundles
-                    : product.block > 0        ? Family::m_matmul_blocks
+                    : product.block > 0        ? plan_.nodes[product.node].narrow_to == DType::i8
+                                                     ? Family::m_matmul_rounded_blocks
+                                                     : Family::m_matmul_blocks
                     : problem_.widens(product) ? Family::m_matmul_widen
                                                : Family::m_matmul;
     if (product.block > 0) matmul.extra[0] = static_cast<uint64_t>(product.block);

@@ -185,8 +185,9 @@ bool CubeProblem::describe() {
   if (!describe_operands(outer()) || !describe_beside()) return false;
   blocks_.panels = outer().panels;
   blocks_.panel_bytes = static_cast<double>(panel_bytes(outer()));
-  blocks_.unpacks = outer().block > 0;
-  if (blocks_.unpacks) {
+  if (outer().block > 0) {
+    blocks_.rounds_a = plan_.nodes[outer().node].narrow_to == DType::i8;
+    blocks_.unpacks = !blocks_.rounds_a;
     blocks_.panel_bytes *= static_cast<double>(outer().block_rows);
     blocks_.panel_bytes /= static_cast<double>(outer().block);
   }

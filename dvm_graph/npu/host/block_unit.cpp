@@ -7,35 +7,14 @@
 // Few rows read each word once, from memory, and make of it what they need: as fast as that is
 // read. More rows would do so again and again: for them a panel is unpacked into the core's scratch
 // memory, a part of k at a time, and multiplied by the loops of panel_loops.h.
-#include "npu/host/products.h"
+#include "npu/host/level_blocks.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
 
-using Sum = Full<float>;
-using Words = Full<uint32_t>;
-
-constexpr int64_t L = kLanes<float>, kNR = Product<Plain<float>>::kColumns;
-// Rows whose sums, and those of a block, are in registers; passes over a panel before it is cheaper
-// to unpack it; what a panel is fetched before its use.
-constexpr int kFewRows = kMaxRows > 8 ? 6 : 2;
+// Passes of a few rows over a panel before it is cheaper to unpack it.
 constexpr int64_t kMostPasses = 3;
-constexpr int64_t kAheadBytes = 2048;
-
-// Of a product: where A, panels and C lie.
-struct Blocks {
-  const float* a;
-  int64_t a_row;
-  const uint32_t* b;
-  int64_t panel, block_words;  // words from panel to panel, and from block to block
-  int64_t block;               // steps of k
-  bool zeros;
-  float* c;
-  int64_t c_row;
-  int64_t k;
-  bool accumulate;
-};
 
 #if defined(DVM_AVX512)
 // What levels stand for, less 8: the lowest 4 bits of a lane pick a lane of the table.
@@ -53,22 +32,6 @@ struct Table {
   }
 };
 #endif
-
-// What a block of two vectors of columns begins with.
-template <bool Zeros>
-struct BlockHead {
-  Sum scale[kPanelVectors], zero[kPanelVectors];
-  const uint32_t* levels;
-
-  DVM_INLINE explicit BlockHead(const uint32_t* block) : levels(block + (Zeros ? 2 : 1) * kNR) {
-    const auto* numbers = reinterpret_cast<const float*>(block);
-#pragma GCC unroll 2
-    for (int j = 0; j < kPanelVectors; j++) {
-      scale[j] = load<Sum>(numbers + j * L);
-      if constexpr (Zeros) zero[j] = load<Sum>(numbers + kNR + j * L);
-    }
-  }
-};
 
 // Adds the products of so many levels of a word.
 template <int Rows, int Sums, bool Zeros, class Partial>
@@ -115,9 +78,7 @@ template <int Rows, bool Zeros>
     const float* a = x.a + first;
     int64_t k = 0;
     for (; k + kWordLevels <= steps; k += kWordLevels, levels += kNR) {
-#pragma GCC unroll 4
-      for (int64_t byte = 0; byte < kNR * 4; byte += kLineBytes)
-        __builtin_prefetch(reinterpret_cast<const char*>(levels) + kAheadBytes + byte);
+      fetch_words_ahead(levels);
       multiply_word<Rows, kSums>(table, head, levels, a + k, x.a_row, kWordLevels, partial);
     }
     if (k < steps) {
@@ -134,14 +95,7 @@ template <int Rows, bool Zeros>
       }
     }
   }
-  for (int r = 0; r < Rows; r++, c += x.c_row) {
-    for (int j = 0; j < kPanelVectors && j * L < columns; j++) {
-      const int64_t lanes = lesser<int64_t>(L, columns - j * L);
-      Sum result = sum[r][j];
-      if (x.accumulate) result += load_partial<Sum>(c + j * L, lanes);
-      store_partial(c + j * L, result, lanes);
-    }
-  }
+  store_sums(x, sum, c, columns);
 }
 
 using FewRows = void (*)(const Blocks&, const uint32_t*, float*, int64_t);
@@ -221,32 +175,12 @@ void multiply_unpacked(const Blocks& x, float* room, int64_t rows, int64_t colum
   }
 }
 
-void clear(const Blocks& x, int64_t rows, int64_t columns) {
-  for (int64_t m = 0; m < rows; m++)
-    for (int64_t n = 0; n < columns; n++) x.c[m * x.c_row + n] = 0;
-}
-
 void blocks_handler(Core& core, const uint64_t* words) {
-  const Extents e = extents_of(core, words);
-  if (e.outer <= 0 || e.inner <= 0) return;
-  const uint8_t flags = flags_of(words);
-  const auto c = tile_at<float>(core, operand_words(words, 0));
-  const auto a = tile_at<const float>(core, operand_words(words, 1));
-  const auto b = tile_at<const uint32_t>(core, operand_words(words, 2));
-  const auto block = static_cast<int64_t>(*extra_words(Form::matmul_blocks, words));
-  const bool zeros = b.middle > (block / kWordLevels + 1) * kNR;
-  const bool accumulate =
-      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
-  core.laters = 0;
-  const Blocks x{a.at,  a.middle, b.at,     b.outer,  b.middle,  block,
-                 zeros, c.at,     c.middle, e.middle, accumulate};
-  if (x.k <= 0) {
-    if (!accumulate) clear(x, e.outer, e.inner);
-    return;
-  }
-  if (e.outer <= kMostPasses * kFewRows || core.scratch == nullptr)
-    return multiply_packed(x, e.outer, e.inner);
-  multiply_unpacked(x, reinterpret_cast<float*>(core.scratch), e.outer, e.inner, chunk_bytes(core));
+  multiply_levels(core, words, [&core](const Blocks& x, int64_t rows, int64_t columns) {
+    if (rows <= kMostPasses * kFewRows || core.scratch == nullptr)
+      return multiply_packed(x, rows, columns);
+    multiply_unpacked(x, reinterpret_cast<float*>(core.scratch), rows, columns, chunk_bytes(core));
+  });
 }
 
 struct BlockUnit {

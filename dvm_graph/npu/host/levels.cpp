@@ -18,7 +18,7 @@ struct LevelCode {
   const LevelInfo* info;
   const Limits* limits;
   JoinedHandler joined;
-  void (*fill[11])(Handler*);
+  void (*fill[12])(Handler*);
   bool multiplies_bf16 = false, multiplies_i8 = false;
 };
 
@@ -27,7 +27,8 @@ struct LevelCode {
     name, runs_##level(), &level::level_info, &level::limits, &level::run_joined, {             \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
           &level::fill_dma, &level::fill_cube, &level::fill_window, &level::fill_half,          \
-          &level::fill_integer, &level::fill_window_product, &level::fill_block                 \
+          &level::fill_integer, &level::fill_window_product, &level::fill_block, \
+          &level::fill_rounded \
     }                                                                                           \
   }
 
@@ -47,6 +48,7 @@ std::vector<LevelCode> compiled_levels() {
   if (runs_x86_64_v4_vnni()) {
     compiled.back().multiplies_i8 = true;
     compiled.back().fill[8] = &x86_64_v4_vnni::fill_integer;
+    compiled.back().fill[11] = &x86_64_v4_vnni::fill_rounded;
   }
 #endif
 #if defined(DVM_BUILT_x86_64_v4_amx)

@@ -18,6 +18,7 @@ enum class Part : uint8_t {
   half,
   integer,
   block,
+  rounded,
   window,
   window_product
 };
@@ -45,7 +46,8 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     case Form::pack_b_transformed: return Part::dma;
     case Form::pack_b_stored:
     case Form::matmul_widen: return Part::half;
-    case Form::matmul_blocks: return Part::block;
+    case Form::matmul_blocks:
+      return family == Family::m_matmul_blocks ? Part::block : Part::rounded;
     case Form::depthwise_bytes:
     case Form::depthwise_quantize:
     case Form::matmul_quantize: return Part::integer;
@@ -87,6 +89,7 @@ struct Limits {
   void fill_half(Handler* handlers);                  \
   void fill_integer(Handler* handlers);               \
   void fill_block(Handler* handlers);                 \
+  void fill_rounded(Handler* handlers);               \
   void fill_window(Handler* handlers);                \
   void fill_window_product(Handler* handlers);        \
   const uint64_t* run_joined(Core&, const uint64_t*); \
@@ -99,7 +102,7 @@ DVM_DECLARE_LEVEL(x86_64)
 DVM_DECLARE_LEVEL(x86_64_v3)
 DVM_DECLARE_LEVEL(x86_64_v4)
 DVM_DECLARE_LEVEL(x86_64_v4_bf16)  // its half unit is all there is of it
-DVM_DECLARE_LEVEL(x86_64_v4_vnni)  // its integer unit
+DVM_DECLARE_LEVEL(x86_64_v4_vnni)  // its units of bytes
 DVM_DECLARE_LEVEL(x86_64_v4_amx)   // its units of products
 #endif
 DVM_DECLARE_LEVEL(portable)

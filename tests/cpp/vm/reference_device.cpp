@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -192,12 +193,30 @@ void run_matmul_bundles(const Core& core, const Decoded& d) {
   }
 }
 
+// Element k of a row, rounded with those of its block.
+double rounded_element(const Tile& a, int64_t m, int64_t k, int64_t count, int64_t block) {
+  float most = 0;
+  for (int64_t i = k / block * block; i < std::min(count, (k / block + 1) * block); ++i) {
+    const auto size = static_cast<float>(std::abs(a.get(0, m, i).real));
+    if (!std::isfinite(size)) return std::numeric_limits<double>::quiet_NaN();
+    most = std::max(most, size);
+  }
+  if (most < 0x1p-119f) return 0;
+  const auto scaled = static_cast<float>(a.get(0, m, k).real) * (127 / most);
+  return std::nearbyint(scaled) * double{most / 127};
+}
+
 void run_matmul_blocks(const Core& core, const Decoded& d) {
   constexpr int64_t width = kColumnsPerPanel;
   const bool add = accumulates(core, d.head.flags);
   const auto block = static_cast<int64_t>(d.extra[0]);
   const Tile& b = d.tiles[2];
   const bool zeros = b.middle / width == block / kWordLevels + 2;
+  const auto left = [&](int64_t m, int64_t k) {
+    return static_cast<Family>(d.head.opcode / 16) == Family::m_matmul_rounded_blocks
+               ? rounded_element(d.tiles[1], m, k, d.e1, block)
+               : d.tiles[1].get(0, m, k).real;
+  };
   for (int64_t m = 0; m < d.e0; ++m) {
     for (int64_t n = 0; n < d.e2; ++n) {
       double sum = add ? d.tiles[0].get(0, m, n).real : 0;
@@ -208,7 +227,7 @@ void run_matmul_blocks(const Core& core, const Decoded& d) {
         const double zero = zeros ? row(DType::f32, 1).real : 0;
         const int64_t word = row(DType::i32, 1 + zeros + k % block / kWordLevels).integer;
         const auto level = static_cast<double>(word >> 4 * (k % kWordLevels) & 15) - 8;
-        sum += d.tiles[1].get(0, m, k).real * (level - zero) * row(DType::f32, 0).real;
+        sum += left(m, k) * (level - zero) * row(DType::f32, 0).real;
       }
       d.tiles[0].set(0, m, n, {sum, 0});
     }

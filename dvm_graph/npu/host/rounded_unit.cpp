@@ -1,0 +1,333 @@
+// Matrix products with levels of 4 bits whose other operand is rounded to bytes first.
+//
+//   m_matmul_rounded_blocks  the steps of a row of A that meet a block of B become levels of 8 bits:
+//                            multiples of 1/127 of the largest magnitude among them; levels are
+//                            multiplied by levels and summed in whole numbers, and the sum over a
+//                            block by both scales
+//
+// Rows of A are rounded once for all panels, into the core's scratch memory. Eight levels of B lie in
+// a word: the low halves of its bytes are four of them, the high ones the other four, and so are
+// levels of A sorted. One instruction of AVX512-VNNI multiplies four and adds them up; elsewhere sums
+// of 16 bits hold the products of a few words, whose levels are below 16.
+//
+// This file is compiled once more for AVX-512 with AVX512-VNNI, in a namespace of its own.
+#include "npu/host/level_blocks.h"
+#include "npu/host/rounding.h"
+#include "npu/host/units.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+using Wholes = Full<int32_t>;
+
+constexpr float kMostLevel = 127;
+// Blocks of smaller numbers are zeros: 127 by these would be infinite.
+constexpr uint32_t kLeastMagnitude = (127 - 119) << 23;  // the bits of 2^-119
+constexpr uint32_t kInfinity = 0x7f800000;
+
+// A block of a row of A, and then its levels, a byte each.
+struct RoundedBlock {
+  float step;       // what a level of 1 stands for; NaN where a number is not finite
+  float sum;        // of levels
+  int32_t less;     // what levels of B that count from 8 add too much, with a minus
+  uint32_t unused;  // keeps levels aligned
+};
+
+DVM_INLINE int64_t rounded_bytes(int64_t k, int64_t block) {
+  return ceil_div(k, block) * (int64_t{sizeof(RoundedBlock)} + block);
+}
+
+// Sums of products of four levels of a byte each per lane: `add` those of a word, at most kMost times
+// between `begin` and `end`.
+#if defined(DVM_AVX512_VNNI)
+struct Sums {
+  static constexpr int64_t kMost = INT64_MAX;
+  Wholes part;
+
+  DVM_INLINE void begin(Wholes sum) { part = sum; }
+  DVM_INLINE void add(Words levels, Words a) {
+    part = bits_as<Wholes>(_mm512_dpbusd_epi32(bits_as<__m512i>(part), bits_as<__m512i>(levels),
+                                               bits_as<__m512i>(a)));
+  }
+  DVM_INLINE void end(Wholes& sum) const { sum = part; }
+};
+#elif defined(DVM_AVX2)
+struct Sums {
+  static constexpr int64_t kMost = 4;  // words: 2 instructions of 2 products of 15 * 127 each
+  Full<int16_t> part;
+
+#if defined(DVM_AVX512)
+  using V = __m512i;
+  DVM_INLINE static V multiply(V a, V b) { return _mm512_maddubs_epi16(a, b); }
+  DVM_INLINE static V pairs(V a) { return _mm512_madd_epi16(a, _mm512_set1_epi16(1)); }
+#else
+  using V = __m256i;
+  DVM_INLINE static V multiply(V a, V b) { return _mm256_maddubs_epi16(a, b); }
+  DVM_INLINE static V pairs(V a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
+#endif
+
+  DVM_INLINE void begin(Wholes) { part = Full<int16_t>{}; }
+  DVM_INLINE void add(Words levels, Words a) {
+    part += bits_as<Full<int16_t>>(multiply(bits_as<V>(levels), bits_as<V>(a)));
+  }
+  DVM_INLINE void end(Wholes& sum) const { sum += bits_as<Wholes>(pairs(bits_as<V>(part))); }
+};
+#else
+struct Sums {
+  static constexpr int64_t kMost = 4;
+  using Bytes = Full<int8_t>;
+  Full<int16_t> low, high;  // a product of each byte
+
+  DVM_INLINE void begin(Wholes) { low = high = Full<int16_t>{}; }
+  DVM_INLINE void add(Words levels, Words a) {
+    const auto x = bits_as<Bytes>(levels), y = bits_as<Bytes>(a);
+    low += convert<int16_t>(low_half(x)) * convert<int16_t>(low_half(y));
+    high += convert<int16_t>(high_half(x)) * convert<int16_t>(high_half(y));
+  }
+  DVM_INLINE void end(Wholes& sum) const {
+    constexpr auto kPairs = std::make_integer_sequence<int, kLanes<int16_t>>{};
+    const auto pairs = bits_as<Wholes>(every_other<0>(kPairs) + every_other<1>(kPairs));
+    sum += (bits_as<Wholes>(bits_as<Words>(pairs) << 16) >> 16) + (pairs >> 16);
+  }
+
+ private:
+  template <int First, int... I>
+  DVM_INLINE Full<int16_t> every_other(std::integer_sequence<int, I...>) const {
+    return __builtin_shufflevector(low, high, (First + 2 * I)...);
+  }
+};
+#endif
+
+DVM_INLINE int32_t greatest_lane(Wholes v) {
+  int32_t greatest = 0;
+  for (int i = 0; i < kLanesOf<Wholes>; i++) greatest = greater(greatest, v[i]);
+  return greatest;
+}
+
+DVM_INLINE int32_t sum_of_lanes(Wholes v) {
+  int32_t sum = 0;
+  for (int i = 0; i < kLanesOf<Wholes>; i++) sum += v[i];
+  return sum;
+}
+
+// Lanes [i, i + lanes) of so many numbers; zeros behind them.
+DVM_INLINE Sum numbers_at(const float* from, int64_t i, int64_t count) {
+  if (i + L <= count) return load<Sum>(from + i);
+  return i < count ? load_partial<Sum>(from + i, count - i) : Sum{};
+}
+
+template <int First, int Count>
+DVM_INLINE auto bytes_of(const Wholes (&levels)[16 / L]) {
+  if constexpr (Count == 1)
+    return convert<int8_t>(levels[First]);
+  else
+    return join(bytes_of<First, Count / 2>(levels), bytes_of<First + Count / 2, Count / 2>(levels));
+}
+
+// 16 levels, of each eight the even ones first.
+DVM_INLINE void store_sorted(int8_t* to, const Wholes (&levels)[16 / L]) {
+  using Bytes = Vec<int8_t, 16>;
+  const Bytes bytes = bytes_of<0, 16 / L>(levels);
+  const Bytes sorted = __builtin_shufflevector(bytes, bytes, 0, 2, 4, 6, 1, 3, 5, 7,  //
+                                               8, 10, 12, 14, 9, 11, 13, 15);
+  store(to, sorted);
+}
+
+// Writes in pieces of 16 bytes, which may be more than a block is.
+void round_block(const float* from, int64_t count, int64_t block, std::byte* to) {
+  Wholes magnitudes{};
+  for (int64_t i = 0; i < count; i += L) {
+    const auto bits = bits_as<Wholes>(numbers_at(from, i, count)) & INT32_MAX;
+    magnitudes = greater_lanes(magnitudes, bits);
+  }
+  const auto greatest = static_cast<uint32_t>(greatest_lane(magnitudes));
+  float most, inverse = 0;
+  __builtin_memcpy(&most, &greatest, sizeof most);
+  RoundedBlock head{};
+  if (greatest >= kInfinity) {
+    head.step = __builtin_nanf("");
+  } else if (greatest >= kLeastMagnitude) {
+    head.step = most / kMostLevel;
+    inverse = kMostLevel / most;
+  }
+  auto* levels = reinterpret_cast<int8_t*>(to + sizeof head);
+  if (inverse == 0) {
+    __builtin_memset(levels, 0, static_cast<size_t>(block));
+  } else {
+    Wholes sum{};
+    for (int64_t i = 0; i < block; i += 16) {
+      Wholes rounded[16 / L];
+#pragma GCC unroll 4
+      for (int64_t part = 0; part < 16 / L; part++) {
+        rounded[part] = to_nearest(numbers_at(from, i + part * L, count) * inverse);
+        sum += rounded[part];
+      }
+      store_sorted(levels + i, rounded);
+    }
+    const int32_t all = sum_of_lanes(sum);
+    head.sum = static_cast<float>(all);
+    head.less = -8 * all;
+  }
+  __builtin_memcpy(to, &head, sizeof head);
+}
+
+void round_rows(const Blocks& x, int64_t rows, std::byte* to, int64_t row_bytes) {
+  const int64_t bytes = int64_t{sizeof(RoundedBlock)} + x.block;
+  for (int64_t m = 0; m < rows; m++, to += row_bytes) {
+    const float* from = x.a + m * x.a_row;
+    for (int64_t k = 0, at = 0; k < x.k; k += x.block, at += bytes)
+      round_block(from + k, lesser(x.block, x.k - k), x.block, to + at);
+  }
+}
+
+DVM_INLINE uint32_t word_at(const std::byte* at) {
+  uint32_t word;
+  __builtin_memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// A panel of C, of which there are so many columns.
+template <int Rows, bool Zeros>
+[[gnu::noinline]] void multiply_rounded_panel(const Blocks& x, const std::byte* a,
+                                              int64_t row_bytes, const uint32_t* b, float* c,
+                                              int64_t columns) {
+  const int64_t words = ceil_div(x.block, kWordLevels);
+  Sum sum[Rows][kPanelVectors] = {};
+  for (int64_t first = 0; first < x.k; first += x.block, b += x.block_words) {
+    const BlockHead<Zeros> head(b);
+    const uint32_t* levels = head.levels;
+    Wholes whole[Rows][kPanelVectors];
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; r++) {
+      const auto less = static_cast<int32_t>(
+          word_at(a + r * row_bytes + offsetof(RoundedBlock, less)));
+#pragma GCC unroll 2
+      for (int j = 0; j < kPanelVectors; j++) whole[r][j] = splat<Wholes>(less);
+    }
+    const std::byte* of_word = a + sizeof(RoundedBlock);
+    for (int64_t word = 0; word < words;) {
+      const int64_t end = words - word > Sums::kMost ? word + Sums::kMost : words;
+      Sums part[Rows][kPanelVectors];
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < kPanelVectors; j++) part[r][j].begin(whole[r][j]);
+      for (; word < end; word++, levels += kNR, of_word += kWordLevels) {
+        fetch_words_ahead(levels);
+        Words low[kPanelVectors], high[kPanelVectors];
+#pragma GCC unroll 2
+        for (int j = 0; j < kPanelVectors; j++) {
+          const Words both = load<Words>(levels + j * L);
+          low[j] = both & 0x0f0f0f0f;
+          high[j] = both >> 4 & 0x0f0f0f0f;
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; r++) {
+          const std::byte* at = of_word + r * row_bytes;
+          const Words even = splat<Words>(word_at(at)), odd = splat<Words>(word_at(at + 4));
+#pragma GCC unroll 2
+          for (int j = 0; j < kPanelVectors; j++) {
+            part[r][j].add(low[j], even);
+            part[r][j].add(high[j], odd);
+          }
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < kPanelVectors; j++) part[r][j].end(whole[r][j]);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; r++) {
+      RoundedBlock of_row;
+      __builtin_memcpy(&of_row, a + r * row_bytes, sizeof of_row);
+#pragma GCC unroll 2
+      for (int j = 0; j < kPanelVectors; j++) {
+        Sum part = convert<float>(whole[r][j]);
+        if constexpr (Zeros) part -= of_row.sum * head.zero[j];
+        sum[r][j] += part * (of_row.step * head.scale[j]);
+      }
+    }
+    a += int64_t{sizeof(RoundedBlock)} + x.block;
+  }
+  store_sums(x, sum, c, columns);
+}
+
+using RoundedPanel = void (*)(const Blocks&, const std::byte*, int64_t, const uint32_t*, float*,
+                              int64_t);
+
+template <bool Zeros, int... Rows>
+constexpr RoundedPanel rounded_panel(int64_t rows, std::integer_sequence<int, Rows...>) {
+  constexpr RoundedPanel kFunctions[] = {&multiply_rounded_panel<Rows + 1, Zeros>...};
+  return kFunctions[rows - 1];
+}
+RoundedPanel rounded_panel(const Blocks& x, int64_t rows) {
+  constexpr auto kCounts = std::make_integer_sequence<int, kFewRows>{};
+  return x.zeros ? rounded_panel<true>(rows, kCounts) : rounded_panel<false>(rows, kCounts);
+}
+
+// Rows of A that there is room for, by so many steps of k.
+void multiply_rounded_part(const Blocks& x, std::byte* room, int64_t rows, int64_t columns) {
+  const int64_t row_bytes = rounded_bytes(x.k, x.block);
+  round_rows(x, rows, room, row_bytes);
+  const EvenRows groups(rows, kFewRows);
+  const RoundedPanel group = rounded_panel(x, groups.step), last = rounded_panel(x, groups.last);
+  for (int64_t n = 0; n < columns; n += kNR) {
+    const uint32_t* panel = x.b + n / kNR * x.panel;
+    for (int64_t m = 0; m < rows; m += groups.step)
+      (m + groups.step <= rows ? group : last)(x, room + m * row_bytes, row_bytes, panel,
+                                               x.c + m * x.c_row + n, columns - n);
+  }
+}
+
+// As many steps of k that a panel of B stays in a first-level cache while groups of rows read it, and
+// as many rows as there is room for.
+void multiply_rounded(Blocks x, std::byte* room, int64_t room_bytes, int64_t rows,
+                      int64_t columns) {
+  constexpr int64_t kPanelBytes = int64_t{16} << 10;
+  room_bytes -= 16;  // behind the last block (round_block)
+  const int64_t all = x.k, block_bytes = x.block_words * int64_t{sizeof(*x.b)};
+  const int64_t row_blocks = room_bytes / rounded_bytes(x.block, x.block);
+  int64_t blocks = lesser(ceil_div(all, x.block), row_blocks);
+  if (rows > kFewRows) blocks = lesser(blocks, greater<int64_t>(kPanelBytes / block_bytes, 1));
+  const float* const a = x.a;
+  float* const c = x.c;
+  for (int64_t k = 0; k < all; k += blocks * x.block) {
+    x.k = lesser(blocks * x.block, all - k);
+    const int64_t most = room_bytes / rounded_bytes(x.k, x.block);
+    for (int64_t m = 0; m < rows; m += most) {
+      x.a = a + m * x.a_row + k;
+      x.c = c + m * x.c_row;
+      multiply_rounded_part(x, room, lesser(most, rows - m), columns);
+    }
+    x.b += blocks * x.block_words;
+    x.accumulate = true;
+  }
+}
+
+void rounded_handler(Core& core, const uint64_t* words) {
+  multiply_levels(core, words, [&core](const Blocks& x, int64_t rows, int64_t columns) {
+    if (core.scratch != nullptr) {
+      const int64_t room = lesser(greater(chunk_bytes(core), kMostBlock + 64), kScratchBytes);
+      return multiply_rounded(x, core.scratch, room, rows, columns);
+    }
+    alignas(kVectorBytes) std::byte room[kMostBlock + 64];
+    multiply_rounded(x, room, sizeof room, rows, columns);
+  });
+}
+
+struct RoundedUnit {
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::rounded;
+  }
+  template <Family F, Form Form_, DType D>
+  static constexpr auto handler() {
+    return &rounded_handler;
+  }
+};
+
+}  // namespace
+
+void fill_rounded(Handler* handlers) { fill_handlers<RoundedUnit>(handlers); }
+
+}  // namespace dvm::DVM_LEVEL
