@@ -124,7 +124,9 @@ def operators_page() -> str:
             row.kind.value,
             "any" if row.arity < 0 else str(row.arity),
             row.result.value,
-            ", ".join([f"`{attr}`" for attr in row.attrs] + [f"(`{attr}`)" for attr in row.optional]),
+            ", ".join(
+                [f"`{attr}`" for attr in row.attrs] + [f"(`{attr}`)" for attr in row.optional]
+            ),
         )
         for row in OPERATORS.values()
         if row.kind is not Kind.CALL

@@ -80,7 +80,9 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
         weights = _weights(builder, node, operands)
         packed_still = weights.made_by("unpack_blocks") is not None
         rounds = packed_still and int(node.attrs.get("accuracy_level", 0)) == _ROUNDS
-        y = multiplied(builder, widened(builder, a), weights, size if rounds else None)
+        y = multiplied(
+            builder, widened(builder, a), weights, rounded_blocks=size if rounds else None
+        )
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [builder.cast(y, a.dtype)]

@@ -28,7 +28,7 @@ def matmul(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 def multiplied(
-    builder: Builder, left: Value, right: Value, rounded_blocks: int | None = None
+    builder: Builder, left: Value, right: Value, *, rounded_blocks: int | None = None
 ) -> Value:
     """`left @ right` as numpy has it: vectors get an axis that the result lacks again. `rounded_blocks`: as that of a basic
     matmul.

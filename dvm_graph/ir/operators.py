@@ -73,12 +73,12 @@ class OperatorInfo:
     """Number of operands; -1: any."""
     result: Result = Result.SAME
     attrs: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-    """Attributes that it may have besides."""
     takes: frozenset[DType] = ANY
     """The dtypes of its (last) operand: those that an instruction computes with, by the register they are in
     (vm/isa.def; a test holds the two together).
     """
+    optional: tuple[str, ...] = ()
+    """Attributes that it may have besides."""
 
 
 _WINDOW = ("kernel", "strides", "dilations", "pads", "size")

@@ -115,6 +115,7 @@ class OperatorMethods(ABC):
     le = _binary("le")
     gt = _binary("gt")
     ge = _binary("ge")
+
     def matmul(self, a: Value, b: Value, rounded_blocks: int | None = None) -> Value:
         attrs = {} if rounded_blocks is None else {"rounded_blocks": rounded_blocks}
         return self.op("matmul", a, b, **attrs)

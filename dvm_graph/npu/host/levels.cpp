@@ -27,8 +27,8 @@ struct LevelCode {
     name, runs_##level(), &level::level_info, &level::limits, &level::run_joined, {             \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
           &level::fill_dma, &level::fill_cube, &level::fill_window, &level::fill_half,          \
-          &level::fill_integer, &level::fill_window_product, &level::fill_block, \
-          &level::fill_rounded \
+          &level::fill_integer, &level::fill_window_product, &level::fill_block,                \
+          &level::fill_rounded                                                                  \
     }                                                                                           \
   }
 

@@ -1,14 +1,15 @@
 // Matrix products with levels of 4 bits whose other operand is rounded to bytes first.
 //
-//   m_matmul_rounded_blocks  the steps of a row of A that meet a block of B become levels of 8 bits:
+//   m_matmul_rounded_blocks  the steps of a row of A that meet a block of B become levels of 8
+//   bits:
 //                            multiples of 1/127 of the largest magnitude among them; levels are
 //                            multiplied by levels and summed in whole numbers, and the sum over a
 //                            block by both scales
 //
-// Rows of A are rounded once for all panels, into the core's scratch memory. Eight levels of B lie in
-// a word: the low halves of its bytes are four of them, the high ones the other four, and so are
-// levels of A sorted. One instruction of AVX512-VNNI multiplies four and adds them up; elsewhere sums
-// of 16 bits hold the products of a few words, whose levels are below 16.
+// Rows of A are rounded once for all panels, into the core's scratch memory. Eight levels of B lie
+// in a word: the low halves of its bytes are four of them, the high ones the other four, and so are
+// levels of A sorted. One instruction of AVX512-VNNI multiplies four and adds them up; elsewhere
+// sums of 16 bits hold the products of a few words, whose levels are below 16.
 //
 // This file is compiled once more for AVX-512 with AVX512-VNNI, in a namespace of its own.
 #include "npu/host/level_blocks.h"
@@ -37,8 +38,8 @@ DVM_INLINE int64_t rounded_bytes(int64_t k, int64_t block) {
   return ceil_div(k, block) * (int64_t{sizeof(RoundedBlock)} + block);
 }
 
-// Sums of products of four levels of a byte each per lane: `add` those of a word, at most kMost times
-// between `begin` and `end`.
+// Sums of products of four levels of a byte each per lane: `add` those of a word, at most kMost
+// times between `begin` and `end`.
 #if defined(DVM_AVX512_VNNI)
 struct Sums {
   static constexpr int64_t kMost = INT64_MAX;
@@ -46,8 +47,8 @@ struct Sums {
 
   DVM_INLINE void begin(Wholes sum) { part = sum; }
   DVM_INLINE void add(Words levels, Words a) {
-    part = bits_as<Wholes>(_mm512_dpbusd_epi32(bits_as<__m512i>(part), bits_as<__m512i>(levels),
-                                               bits_as<__m512i>(a)));
+    part = bits_as<Wholes>(
+        _mm512_dpbusd_epi32(bits_as<__m512i>(part), bits_as<__m512i>(levels), bits_as<__m512i>(a)));
   }
   DVM_INLINE void end(Wholes& sum) const { sum = part; }
 };
@@ -199,8 +200,8 @@ template <int Rows, bool Zeros>
     Wholes whole[Rows][kPanelVectors];
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; r++) {
-      const auto less = static_cast<int32_t>(
-          word_at(a + r * row_bytes + offsetof(RoundedBlock, less)));
+      const auto less =
+          static_cast<int32_t>(word_at(a + r * row_bytes + offsetof(RoundedBlock, less)));
 #pragma GCC unroll 2
       for (int j = 0; j < kPanelVectors; j++) whole[r][j] = splat<Wholes>(less);
     }
@@ -280,8 +281,8 @@ void multiply_rounded_part(const Blocks& x, std::byte* room, int64_t rows, int64
   }
 }
 
-// As many steps of k that a panel of B stays in a first-level cache while groups of rows read it, and
-// as many rows as there is room for.
+// As many steps of k that a panel of B stays in a first-level cache while groups of rows read it,
+// and as many rows as there is room for.
 void multiply_rounded(Blocks x, std::byte* room, int64_t room_bytes, int64_t rows,
                       int64_t columns) {
   constexpr int64_t kPanelBytes = int64_t{16} << 10;

@@ -1,6 +1,9 @@
 // Products with levels of 4 bits of every level, against double over operands that are exact: A and
-// zeros are quarters, scales powers of two.
+// zeros are quarters, scales powers of two. What is rounded has 127 times a power of two as the
+// greatest magnitude of each block, so that levels stand for powers of two.
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "operands.h"
 
@@ -39,8 +42,42 @@ float float_of(uint32_t bits) {
   return value;
 }
 
-void test_blocks(Machine& machine, Random& random, int64_t nr, bool large) {
-  const auto [m, n, k, block, zeros, accumulate] = random_sizes(random, nr, large);
+// Quarters of levels of blocks, some of which are too small to count, or not finite; and what they
+// are rounded to.
+std::vector<double> fill_in_levels(Array<float>& a, Random& random, const Sizes& sizes) {
+  std::vector<double> rounded(static_cast<size_t>(sizes.m * sizes.k));
+  const int64_t most = sizes.k > 1000 ? 40 : 4 * 127;  // sums are exact
+  for (int64_t m = 0; m < sizes.m; m++) {
+    for (int64_t first = 0; first < sizes.k; first += sizes.block) {
+      const int64_t end = std::min(first + sizes.block, sizes.k), kind = random.integer(0, 40);
+      const double unit = std::ldexp(1, kind == 0 ? -126 : static_cast<int>(kind % 3) - 1);
+      const int64_t odd = random.integer(first, end - 1);
+      for (int64_t k = first; k < end; k++) {
+        const double level = k == odd ? 127 : static_cast<double>(random.integer(-most, most)) / 4;
+        a.at(0, m, k) = static_cast<float>(level * unit);
+        rounded[static_cast<size_t>(m * sizes.k + k)] =
+            kind == 0 ? 0 : std::nearbyint(level) * unit;
+      }
+      if (kind == 1) {
+        constexpr float kOdd[] = {NAN, INFINITY, -INFINITY};
+        a.at(0, m, odd) = random.pick(kOdd);
+        for (int64_t k = first; k < end; k++) rounded[static_cast<size_t>(m * sizes.k + k)] = NAN;
+      }
+    }
+  }
+  return rounded;
+}
+
+bool equal(const std::vector<float>& got, const std::vector<float>& wanted) {
+  for (size_t i = 0; i < got.size(); i++) {
+    if (got[i] != wanted[i] && !(std::isnan(got[i]) && std::isnan(wanted[i]))) return false;
+  }
+  return true;
+}
+
+void test_blocks(Machine& machine, Random& random, int64_t nr, Family family, bool large) {
+  const Sizes sizes = random_sizes(random, nr, large);
+  const auto [m, n, k, block, zeros, accumulate] = sizes;
   const int64_t panels = (n + nr - 1) / nr, blocks = (k + block - 1) / block;
   const int64_t first = zeros ? 2 : 1, rows = first + block / kWordLevels;
   Array<float> a({1, m, k}, {0, k + random.integer(0, 5), 1}),
@@ -52,11 +89,13 @@ void test_blocks(Machine& machine, Random& random, int64_t nr, bool large) {
     b.at(p, at, column) = bits_of(random.chance(0.5) ? 0.5f : 2);
     if (zeros) b.at(p, at, nr + column) = bits_of(quarter(random));
   });
+  std::vector<double> rounded;
+  if (family == Family::m_matmul_rounded_blocks) rounded = fill_in_levels(a, random, sizes);
   const std::vector<float> before = c.copy();
   machine.lend_scratch(large || random.chance(0.7));
-  context += "m_matmul_blocks " + describe({m, k, n}, {a.strides(), c.strides()});
-  machine.execute(Family::m_matmul_blocks, DType::f32, {m, k, n}, {c.place(), a.place(), b.place()},
-                  {block}, accumulate ? kAccumulateAlways : 0);
+  context += std::string(name_of(family)) + " " + describe({m, k, n}, {a.strides(), c.strides()});
+  machine.execute(family, DType::f32, {m, k, n}, {c.place(), a.place(), b.place()}, {block},
+                  accumulate ? kAccumulateAlways : 0);
   std::vector<float> wanted = before;
   for (int64_t i = 0; i < m; i++) {
     for (int64_t j = 0; j < n; j++) {
@@ -67,12 +106,14 @@ void test_blocks(Machine& machine, Random& random, int64_t nr, bool large) {
         const uint32_t word = row(first + step % block / kWordLevels);
         const double level = static_cast<double>(word >> 4 * (step % kWordLevels) & 15) - 8;
         const double zero = zeros ? float_of(row(1)) : 0;
-        sum += double{a.at(0, i, step)} * (level - zero) * float_of(row(0));
+        const double left =
+            rounded.empty() ? a.at(0, i, step) : rounded[static_cast<size_t>(i * k + step)];
+        sum += left * (level - zero) * float_of(row(0));
       }
       wanted[at] = static_cast<float>(sum);
     }
   }
-  CHECK(c.copy() == wanted);
+  CHECK(equal(c.copy(), wanted));
 }
 
 }  // namespace
@@ -83,9 +124,11 @@ int main() {
   for (const dvm::Level& level : dvm::available_levels()) {
     Machine machine(*level.table);
     Random random(17);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 600; i++) {
       context = std::string(level.table->name) + " ";
-      test_blocks(machine, random, level.table->matmul_nr, i < 2);
+      const auto family =
+          i % 2 == 0 ? dvm::Family::m_matmul_blocks : dvm::Family::m_matmul_rounded_blocks;
+      test_blocks(machine, random, level.table->matmul_nr, family, i < 4);
     }
   }
   return report("block");
