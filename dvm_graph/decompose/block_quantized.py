@@ -3,7 +3,8 @@ rows of them, GatherBlockQuantized, which are dequantised as they are read.
 
 Where constant weights of a product are few they are dequantised here, once, to a float32 matrix, which stays in the caches
 (`python -m benchmarks.units.quantized`). The many of a language model, for which they were quantised, stay as they are: the
-cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits, those that
+cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). So do few where the model lets the
+other operand be rounded to bytes (`accuracy_level` 4), for then levels are multiplied by levels. Those of 2 and 8 bits, those that
 stand for numbers of a list and those that only a run tells are left to the vendor library. Where rows name their blocks
 (`g_idx`), and for `strict`, they are dequantised.
 """
@@ -46,6 +47,10 @@ def _many_weights(node: Node) -> bool:
     return int(node.attrs["K"]) * int(node.attrs["N"]) > FEW_WEIGHTS
 
 
+def _rounds(node: Node) -> bool:
+    return int(node.attrs.get("accuracy_level", 0)) == _ROUNDS
+
+
 def _run_better(node: Node, operands: Operands) -> bool:
     """Many weights of other bits, or that only runs tell; none whose rows name their blocks, be it those in which they lie: at
     some of these the vendor library fails, and for others it reads memory that nobody wrote.
@@ -78,8 +83,7 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
         y = filled(builder, 0.0, DType.FLOAT32, (*shape_of(a)[:-1], n))
     else:
         weights = _weights(builder, node, operands)
-        packed_still = weights.made_by("unpack_blocks") is not None
-        rounds = packed_still and int(node.attrs.get("accuracy_level", 0)) == _ROUNDS
+        rounds = _rounds(node) and weights.made_by("unpack_blocks") is not None
         y = multiplied(
             builder, widened(builder, a), weights, rounded_blocks=size if rounds else None
         )
@@ -123,7 +127,7 @@ def _weights(builder: Builder, node: Node, operands: Operands) -> Value:
         zeros.append(few_bits(points.reshape(n, -1), bits)[:, :blocks].astype(np.float32))
     if groups is not None and _lie_apart(node, groups):
         return builder.constant(_regrouped(levels, factors, zeros, groups.reshape(-1)[:k], bits))
-    if not _many_weights(node) or bits != _READ_PACKED:
+    if bits != _READ_PACKED or not (_many_weights(node) or _rounds(node)):
         return builder.constant(unpack_blocks({"bits": bits, "k": k}, levels, *zeros, factors))
     return builder.unpack_blocks(
         builder.constant(levels),

