@@ -1,8 +1,8 @@
 """GroupQueryAttention of onnxruntime: heads that share keys, and a cache that sequences fill to lengths of their own.
 
 New keys and values of a sequence follow those that it has cached, so that where they lie in the
-present depends on the sequence: the present is gathered from the past and the new ones. Queries see
-keys up to their own position, which hides what lies behind the end of a sequence.
+present depends on the sequence: they are gathered, while the past is read as it lies, in one kernel that writes the present.
+Queries see keys up to their own position, which hides what lies behind the end of a sequence.
 
 Left to the vendor library: quantised caches and those of the size of a window, padded queries, given
 positions, and a total length that no dim of the model tells.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dvm_graph.decompose.arithmetic import dim_value, positions, shifted, widened
+from dvm_graph.decompose.arithmetic import dim_value, filled, positions, shifted, widened
 from dvm_graph.decompose.attention import (
     grouped_product,
     merged_heads,
@@ -30,7 +30,7 @@ from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import add, maximum, mul, product
+from dvm_graph.symbolic.dims import add, maximum, mul, product, sub
 
 _POSITION_IDS, _BIAS, _SINK, _KEY_NORM, _QUERY_LENGTHS = 9, 10, 11, 15, 16
 """Positions of operands."""
@@ -154,24 +154,36 @@ def _turned(
 
 
 def _appended(builder: Builder, cache: _Cache, past: Value | None, new: Value) -> Value:
-    """The present: of each sequence the cached ones, then the new ones, then zeros."""
+    """The present: of each sequence the cached ones, then the new ones, then zeros. Where the past has a position, those of
+    sequences that are shorter are new ones.
+    """
     if past is None:
         return new
+    start = _start(builder, cache, 3)
+    at = positions(builder, cache.old, 2, 3)
+    cached = builder.lt(at, start)
+    cached = builder.reshape(cached, (*shape_of(cached), 1))
+    old = builder.select(cached, past, _new_ones(builder, cache, new, at))
+    beyond = sub(cache.present, cache.old)
+    behind = builder.reshape(builder.iota((beyond,), 0, cache.old, 1), (1, 1, beyond))
+    return builder.concat([old, _new_ones(builder, cache, new, behind)], 2)
+
+
+def _new_ones(builder: Builder, cache: _Cache, new: Value, at: Value) -> Value:
+    """[batch, heads, positions, size]: what the new ones have for positions [1, 1, positions]; zeros in front and behind."""
     batch, heads, _, size = shape_of(new)
-    both = builder.concat([past, new], 2)
-    at, start = positions(builder, cache.present, 2, 3), _start(builder, cache, 3)
-    behind = builder.add(at, builder.sub(dim_value(builder, cache.old), start))
-    index = builder.select(builder.lt(at, start), at, behind)
-    length = add(cache.old, cache.new)
-    index = builder.min(index, dim_value(builder, add(length, -1)))
+    index = builder.sub(at, _start(builder, cache, 3))
+    end = dim_value(builder, cache.new)
+    inside = builder.bitwise_and(
+        builder.ge(index, builder.scalar(0, DType.INT64)), builder.lt(index, end)
+    )
+    index = builder.select(inside, index, end)  # a row of zeros
+    rows = builder.concat([new, filled(builder, 0.0, new.dtype, (batch, heads, 1, size))], 2)
+    length = add(cache.new, 1)
     row = builder.iota((batch, heads, 1), 0, 0, mul(heads, length))
     row = builder.add(row, builder.iota((batch, heads, 1), 1, 0, length))
-    flat = builder.reshape(both, (product((batch, heads, length)), size))
-    y = builder.gather(flat, builder.add(row, index), 0)
-    end = builder.add(start, dim_value(builder, cache.new))
-    filled = builder.lt(at, end)
-    filled = builder.reshape(filled, (*shape_of(filled), 1))
-    return builder.select(filled, y, builder.scalar(0, y.dtype))
+    flat = builder.reshape(rows, (product((batch, heads, length)), size))
+    return builder.gather(flat, builder.add(row, index), 0)
 
 
 def _weights(
