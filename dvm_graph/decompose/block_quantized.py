@@ -47,8 +47,12 @@ def _many_weights(node: Node) -> bool:
     return int(node.attrs["K"]) * int(node.attrs["N"]) > FEW_WEIGHTS
 
 
-def _rounds(node: Node) -> bool:
-    return int(node.attrs.get("accuracy_level", 0)) == _ROUNDS
+def _rounds(node: Node, operands: Operands) -> bool:
+    """As onnxruntime, which does not where zero points are floats, or rows name their blocks."""
+    points, groups = operand(operands, 3), operand(operands, 4)
+    by_floats = points is not None and points.dtype is not DType.UINT8
+    level = int(node.attrs.get("accuracy_level", 0))
+    return level == _ROUNDS and not by_floats and groups is None
 
 
 def _run_better(node: Node, operands: Operands) -> bool:
@@ -83,7 +87,7 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
         y = filled(builder, 0.0, DType.FLOAT32, (*shape_of(a)[:-1], n))
     else:
         weights = _weights(builder, node, operands)
-        rounds = _rounds(node) and weights.made_by("unpack_blocks") is not None
+        rounds = _rounds(node, operands) and weights.made_by("unpack_blocks") is not None
         y = multiplied(
             builder, widened(builder, a), weights, rounded_blocks=size if rounds else None
         )
@@ -127,7 +131,7 @@ def _weights(builder: Builder, node: Node, operands: Operands) -> Value:
         zeros.append(few_bits(points.reshape(n, -1), bits)[:, :blocks].astype(np.float32))
     if groups is not None and _lie_apart(node, groups):
         return builder.constant(_regrouped(levels, factors, zeros, groups.reshape(-1)[:k], bits))
-    if bits != _READ_PACKED or not (_many_weights(node) or _rounds(node)):
+    if bits != _READ_PACKED or not (_many_weights(node) or _rounds(node, operands)):
         return builder.constant(unpack_blocks({"bits": bits, "k": k}, levels, *zeros, factors))
     return builder.unpack_blocks(
         builder.constant(levels),

@@ -97,7 +97,7 @@ def _split(builder: Builder, node: Node, operands: Operands) -> Sequence[Value]:
 def _cache(
     builder: Builder, key: Value, value: Value, past: Value | None, lengths: Value, total: Dim
 ) -> _Cache | None:
-    batch, _, new, _ = shape_of(key)
+    batch, heads, new, size = shape_of(key)
     builder.facts.assume_equal(shape_of(value)[2], new, "each key has a value")
     if past is None:
         builder.facts.assume_equal(total, new, "without a past, all keys are new")
@@ -107,6 +107,8 @@ def _cache(
     start = builder.sub(valid, dim_value(builder, new))
     start = builder.max(start, builder.scalar(0, DType.INT64))
     old = shape_of(past)[2]
+    for cached, extent in zip(shape_of(past), (batch, heads, old, size), strict=True):
+        builder.facts.assume_equal(cached, extent, "cached keys are as the new ones are")
     return _Cache(old, new, total, maximum(old, total), start)
 
 

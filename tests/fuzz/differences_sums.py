@@ -253,7 +253,11 @@ def _instance_norm(step: Step) -> Documented | None:
 
 @difference_of("BatchNormalization")
 def _batch_norm(step: Step) -> Documented | None:
-    """onnxruntime adds the scaled mean to scaled numbers; where both are infinite, or the shift is, that is NaN."""
+    """onnxruntime adds the scaled mean to scaled numbers; where both are infinite, or the shift is, that is NaN. Where the
+    statistics are those of the batch, it does otherwise.
+    """
+    if step.attribute("training_mode", 0) or len(step.results) > 1:
+        return None
     (y,) = step.results
     with np.errstate(all="ignore"):
         channels = (-1, *(1 for _ in step.x.shape[2:]))

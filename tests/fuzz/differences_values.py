@@ -145,13 +145,16 @@ RECURRENT_ULPS = 4
 @difference_of("MatMulNBits")
 def _of_few_bits(step: Step) -> Documented | None:
     """Where rows tell the block that they are of: of 2 bits onnxruntime makes what it finds in memory, of 4 it takes
-    zero points for 8. Sums over a block of 4 bits may overflow before its scale makes them smaller.
+    zero points for 8. Sums over a block of 4 bits may overflow before its scale makes them smaller. Of a row that is rounded
+    to bytes nothing is promised where an element is not finite.
     """
     operands = [None if x is None else np.asarray(x) for x in step.operands]
     sizes = {name: step.attribute(name, 0) for name in ("K", "N", "bits", "block_size")}
     if len(operands) < 5 or operands[4] is None:
         large = _largest_block(step.numbers, sizes["block_size"]) * LEVELS
         open_ = large[..., None] >= float(ml_dtypes.finfo(step.x.dtype).max)
+        if step.attribute("accuracy_level", 0) == 4:
+            open_ |= ~np.isfinite(step.numbers).all(axis=-1, keepdims=True)
         return left_open(step, np.broadcast_to(open_, step.results[0].shape))
     return replaced(step, product_of_few_bits(*operands, **sizes))
 

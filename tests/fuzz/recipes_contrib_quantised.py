@@ -223,7 +223,7 @@ def _of_few_bits(g: Growth, a: Value, n: int, block: int, bits: int) -> Value:
     shapes = [(*s[:-1], n) for s in a.shapes]
     sizes: dict[str, int | None] = {"K": k, "N": n, "bits": bits, "block_size": block}
     sizes |= {
-        "accuracy_level": g.choose((None, 0, 1)),
+        "accuracy_level": g.choose((None, 0, 1, 4)),
         "weight_prepacked": g.choose((None, None, 0)),
     }
     return add_contrib(g, "MatMulNBits", operands, a, shapes, **sizes)
