@@ -1,6 +1,6 @@
-"""MatMulNBits of 4 bits against onnxruntime's: products of floats (accuracy level 0), and of bytes that A is rounded to (4).
+"""MatMulNBits against onnxruntime's: products of floats (accuracy level 0), and of bytes that A is rounded to (4).
 
-`python -m benchmarks.units.few_bits [--threads 2] [--rounds 20]`
+`python -m benchmarks.units.few_bits [--bits 4] [--threads 2] [--rounds 20]`
 
 Both engines take turns, in processes of their own, which are stopped meanwhile. What is shown is onnxruntime's median time
 over ours at each number of rows, and the rate at which one row of level 4 reads its weights, scales and zeros, packed as they
@@ -28,20 +28,22 @@ SIZES = ((4096, 4096), (4096, 11008))
 _SECONDS = 0.4
 
 
-def product(k: int, n: int, block: int, zeros: bool, level: int) -> tuple[bytes, int]:
+def product(
+    k: int, n: int, block: int, zeros: bool, level: int, bits: int = 4
+) -> tuple[bytes, int]:
     """The model, and the bytes of its weights."""
     random = np.random.default_rng(0)
     blocks = k // block
     arrays: dict[str, NDArray[Any]] = {
-        "levels": random.integers(0, 256, (n, blocks, block // 2)).astype(np.uint8),
+        "levels": random.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8),
         "scales": random.uniform(0.001, 0.01, (n, blocks)).astype(np.float32),
     }
     if zeros:
-        arrays["points"] = random.integers(0, 256, (n, (blocks + 1) // 2)).astype(np.uint8)
+        arrays["points"] = random.integers(0, 256, (n, -(-blocks * bits // 8))).astype(np.uint8)
     attrs: dict[str, Any] = {
         "K": k,
         "N": n,
-        "bits": 4,
+        "bits": bits,
         "block_size": block,
         "accuracy_level": level,
     }
@@ -60,9 +62,10 @@ def product(k: int, n: int, block: int, zeros: bool, level: int) -> tuple[bytes,
 
 
 @click.command()
+@click.option("--bits", default=4, show_default=True)
 @click.option("--threads", default=2, show_default=True)
 @click.option("--rounds", default=20, show_default=True)
-def main(threads: int, rounds: int) -> None:
+def main(bits: int, threads: int, rounds: int) -> None:
     """Onnxruntime's time over ours."""
     parties = Party(True, threads, False), Party(False, threads, False)
     random = np.random.default_rng(1)
@@ -72,7 +75,7 @@ def main(threads: int, rounds: int) -> None:
         "zeros",
         *(f"m={m}, level {level}" for m in ROWS for level in LEVELS),
     )
-    table = Table(title="4-bit products: onnxruntime's time over ours")
+    table = Table(title=f"products by {bits} bits: onnxruntime's time over ours")
     for heading in (*headings, "GB/s at m=1"):
         table.add_column(heading, justify="right")
     for k, n in SIZES:
@@ -80,7 +83,7 @@ def main(threads: int, rounds: int) -> None:
             for zeros in (False, True):
                 cells, rate = {}, 0.0
                 for level in LEVELS:
-                    model, bytes_ = product(k, n, block, zeros, level)
+                    model, bytes_ = product(k, n, block, zeros, level, bits)
                     for party in parties:
                         party.ask(model)
                     for m in ROWS:

@@ -3,8 +3,8 @@ rows of them, GatherBlockQuantized, which are dequantised as they are read.
 
 Where constant weights of a product are few they are dequantised here, once, to a float32 matrix, which stays in the caches
 (`python -m benchmarks.units.quantized`). The many of a language model, for which they were quantised, stay as they are: the
-cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). So do few where the model lets the
-other operand be rounded to bytes (`accuracy_level` 4), for then levels are multiplied by levels. Those of 2 and 8 bits, those that
+cube unit reads levels (`unpack_blocks`, `python -m benchmarks.units.few_bits`). So do few where the model lets the
+other operand be rounded to bytes (`accuracy_level` 4), for then levels are multiplied by levels. Those that
 stand for numbers of a list and those that only a run tells are left to the vendor library. Where rows name their blocks
 (`g_idx`), and for `strict`, they are dequantised.
 """
@@ -35,12 +35,14 @@ from dvm_graph.ir.numeric import few_bits, unpack_blocks
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import mul
 
-_READ_PACKED = 4
-"""Bits of levels that the cube unit reads."""
+_BITS = (2, 4, 8)
+"""Of the levels that the cube unit reads."""
 
 
 _ROUNDS = 4
 """The `accuracy_level` of products that may round their other operand to bytes."""
+_LEAST_BLOCK_BITS = 64
+"""In a block by which onnxruntime rounds: 16 levels of 4 bits, or 32 of 2."""
 
 
 def _many_weights(node: Node) -> bool:
@@ -48,20 +50,23 @@ def _many_weights(node: Node) -> bool:
 
 
 def _rounds(node: Node, operands: Operands) -> bool:
-    """As onnxruntime, which does not where zero points are floats, or rows name their blocks."""
-    points, groups = operand(operands, 3), operand(operands, 4)
-    by_floats = points is not None and points.dtype is not DType.UINT8
-    level = int(node.attrs.get("accuracy_level", 0))
-    return level == _ROUNDS and not by_floats and groups is None
+    """As onnxruntime, which does not where zero points are floats, where rows name their blocks, and by the shortest blocks of 2
+    bits.
+    """
+    if int(node.attrs.get("accuracy_level", 0)) != _ROUNDS or operand(operands, 4) is not None:
+        return False
+    points = operand(operands, 3)
+    by_bytes = points is None or points.dtype is DType.UINT8
+    _, _, size, bits = _sizes(node)
+    return by_bytes and size * bits >= _LEAST_BLOCK_BITS
 
 
 def _run_better(node: Node, operands: Operands) -> bool:
-    """Many weights of other bits, or that only runs tell; none whose rows name their blocks, be it those in which they lie: at
+    """Many weights that only runs tell; none whose rows name their blocks, be it those in which they lie: at
     some of these the vendor library fails, and for others it reads memory that nobody wrote.
     """
-    if not _many_weights(node) or operand(operands, 4) is not None:
-        return False
-    return node.attrs.get("bits", 4) != _READ_PACKED or not _all_constant(operands)
+    named = operand(operands, 4) is not None
+    return _many_weights(node) and not named and not _all_constant(operands)
 
 
 def _all_constant(operands: Operands) -> bool:
@@ -75,7 +80,7 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
     a, packed = required(node, operands, 0), required(node, operands, 1)
     bias = operand(operands, 5)
     k, n, size, bits = _sizes(node)
-    if node.attrs.get("weight_prepacked", 0) or bits not in (2, 4, 8):
+    if node.attrs.get("weight_prepacked", 0) or bits not in _BITS:
         return None
     shape, whole = shape_of(packed), (n, -(-k // size), size * bits // 8)
     if any(dim not in (extent, 0) for dim, extent in zip(shape, whole, strict=True)):
@@ -131,7 +136,7 @@ def _weights(builder: Builder, node: Node, operands: Operands) -> Value:
         zeros.append(few_bits(points.reshape(n, -1), bits)[:, :blocks].astype(np.float32))
     if groups is not None and _lie_apart(node, groups):
         return builder.constant(_regrouped(levels, factors, zeros, groups.reshape(-1)[:k], bits))
-    if bits != _READ_PACKED or not (_many_weights(node) or _rounds(node, operands)):
+    if not (_many_weights(node) or _rounds(node, operands)):
         return builder.constant(unpack_blocks({"bits": bits, "k": k}, levels, *zeros, factors))
     return builder.unpack_blocks(
         builder.constant(levels),

@@ -1,7 +1,7 @@
 """DequantizeLinear of constants of a few bits, or with scales of blocks, as quantising tools write weights in the QDQ form.
 
 Few weights are dequantised here, once, to a constant, whoever reads them, as those of `MatMulNBits` are (`block_quantized`).
-Of many, which are packed to be small, the node is left to the vendor library, unless they are a matrix of 4 bits and its
+Of many, which are packed to be small, the node is left to the vendor library, unless they are a matrix of 4 or 8 bits and its
 product reads it packed. `strict` dequantises all.
 """
 
@@ -24,7 +24,12 @@ FEW_WEIGHTS = 1 << 18
 """A MiB as float32: they stay in the caches of one core from run to run."""
 LEAST = {"int4": -8, "uint4": 0}
 """The types of elements of 4 bits, and the least of them, which is level 0."""
-_BITS = 4
+_LEVELS = {
+    **{name: (4, least) for name, least in LEAST.items()},
+    "int8": (8, -128),
+    "uint8": (8, 0),
+}
+"""The types of elements that the cube unit reads packed: their bits, and the least of them."""
 _MOST_OF_BLOCK = 128
 """Elements of a block that the cube unit reads; longer ones are several of a scale."""
 _LEAST_OF_BLOCK = 16
@@ -90,7 +95,7 @@ def left_to_vendor(value: Value | None) -> bool:
 
 
 def packed_matrix(builder: Builder, value: Value | None, turned: bool = False) -> Value | None:
-    """The matrix [k, n] that the vendor library would make of constants of 4 bits, in float32, as the cube unit reads it;
+    """The matrix [k, n] that the vendor library would make of constants of a few bits, in float32, as the cube unit reads it;
     None: it is no such one. `turned`: the value is [n, k].
     """
     maker = _maker(value, turned)
@@ -103,16 +108,16 @@ def packed_matrix(builder: Builder, value: Value | None, turned: bool = False) -
     scales, zeros = (_of_blocks(node, _data(node, index), x.shape, axis, block) for index in (1, 2))
     if scales is None or (zeros is None and _data(node, 2) is not None):
         return None
-    least = LEAST[x.dtype.name]
+    bits, least = _LEVELS[x.dtype.name]
     if least == 0 and zeros is None:
         zeros = np.zeros_like(scales)
     elif zeros is not None:
         zeros = zeros - least
     return builder.unpack_blocks(
-        builder.constant(_levels(x, axis, block, least)),
+        builder.constant(_levels(x, axis, block, bits, least)),
         None if zeros is None else builder.constant(zeros),
         builder.constant(scales),
-        _BITS,
+        bits,
         x.shape[axis],
     )
 
@@ -133,9 +138,9 @@ def _maker(value: Value | None, turned: bool = False) -> tuple[Node, int] | None
 
 
 def _block(node: Node, axis: int) -> int | None:
-    """Elements along an axis that are of 4 bits and have one scale, of blocks that the cube unit reads."""
+    """Elements along an axis that are of a few bits and have one scale, of blocks that the cube unit reads."""
     x, scale = _data(node, 0), _data(node, 1)
-    if x is None or x.dtype.name not in LEAST or scale is None or scale.dtype.kind != "f":
+    if x is None or x.dtype.name not in _LEVELS or scale is None or scale.dtype.kind != "f":
         return None
     along = normalize_axis(node, node.attrs.get("axis", 1), x.ndim)
     size = _block_size(node)
@@ -158,12 +163,13 @@ def _of_blocks(
     return np.ascontiguousarray(np.moveaxis(np.broadcast_to(wide, blocks), axis, 1))
 
 
-def _levels(x: Array, axis: int, block: int, least: int) -> Array:
-    """As [n, blocks of k, bytes], two of a byte, the first one in its low bits; what is added to the last block is 0."""
-    levels = (np.moveaxis(x, axis, 1).astype(np.int8) - np.int8(least)).astype(np.uint8)
+def _levels(x: Array, axis: int, block: int, bits: int, least: int) -> Array:
+    """As [n, blocks of k, bytes], the first of a byte in its low bits; what is added to the last block is 0."""
+    levels = (np.moveaxis(x, axis, 1).astype(np.int16) - np.int16(least)).astype(np.uint8)
     n, k = levels.shape
-    levels = np.pad(levels, ((0, 0), (0, -k % block))).reshape(n, -1, block // 2, 2)
-    return np.asarray(levels[..., 0] | levels[..., 1] << 4)
+    levels = np.pad(levels, ((0, 0), (0, -k % block))).reshape(n, -1, block * bits // 8, 8 // bits)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray(np.bitwise_or.reduce(levels << shifts, axis=-1))
 
 
 def _data(node: Node, index: int) -> Array | None:

@@ -434,10 +434,13 @@ class _Lowering:
         )
 
     def _load_blocks(self, unpack: Node, atoms: Iterable[Atom]) -> int:
-        """B as levels of 4 bits."""
+        """B as levels of a few bits."""
         buffer, blocks = self._values.blocks(unpack.output)
         strides = (NO_SLOT,) * len(self._domain)
-        at = self._add_access(Access(buffer, strides, NO_SLOT, True, blocks.block, blocks.rows))
+        access = Access(
+            buffer, strides, NO_SLOT, True, blocks.block, blocks.bits, block_rows=blocks.rows
+        )
+        at = self._add_access(access)
         return self._emit(PlanNode("load", DType.FLOAT32, self._domain.mask(atoms), access=at))
 
     def _packed(self, product: Node, address: Address) -> Packed | None:

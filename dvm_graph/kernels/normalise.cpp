@@ -74,6 +74,7 @@ NormalAccess& add_view(const KernelPlan& plan, int32_t index, uint32_t axes, con
   access.packed_panels = view.packed_panels;
   access.transformed = view.transformed;
   access.block = view.block;
+  access.block_bits = view.block_bits;
   access.block_rows = view.block_rows;
   access.element_bytes = static_cast<int64_t>(size_of(access.storage));
   access.offset = value_of(view.offset, dims);

@@ -39,7 +39,7 @@ struct NormalAccess {
   bool packed_panels = false;
   bool transformed = false;
   int64_t block = 0;  // as in Access
-  int64_t block_rows = 0;
+  int64_t block_bits = 0, block_rows = 0;
   int64_t panel_k = 0;      // extent of k in the packed panels; 0: that of the plan
   int64_t panel_first = 0;  // the k in the panels that the plan begins with
 };

@@ -76,7 +76,8 @@ struct Access {
   DimSlot offset = kNoSlot;      // kNoSlot: 0
   std::vector<DimSlot> strides;  // one per domain axis
   bool packed_panels = false;    // B operand of a matmul, packed once at load (constants only)
-  int32_t block = 0;             // of panels of 4-bit levels: steps of k that share a scale; else 0
+  int32_t block = 0;             // of panels of levels: steps of k that share a scale; else 0
+  int32_t block_bits = 0;        // of a level
   int32_t block_rows = 0;        // and the rows of words that such a block is (vm/panels.h)
   bool transformed = false;      // panels hold transforms, too, or may (kernels/transforms.h)
 

@@ -47,6 +47,7 @@ class Access:
     offset: Slot = NO_SLOT
     packed_panels: bool = False
     block: int = 0
+    block_bits: int = 0
     block_rows: int = 0
     transformed: bool = False
     """Behind the packed weights of 3 by 3 taps lie their transforms (`symbolic/transforms.py`); of others: packed in a run,
@@ -263,7 +264,7 @@ class Panels:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The constants that a PANELS value packs where levels of 4 bits stand for B[k, n] (vm/panels.h)."""
+    """The constants that a PANELS value packs where levels of a few bits stand for B[k, n] (vm/panels.h)."""
 
     levels: int
     scales: int
@@ -271,6 +272,8 @@ class Blocks:
     """-1: the middle of the levels."""
     block: int
     """Steps of k for each scale."""
+    bits: int
+    """Of a level."""
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -278,8 +281,8 @@ class Blocks:
 
     @property
     def rows(self) -> int:
-        """Of words that a block of a panel is: scales, zeros if there are any, and levels, eight in a word."""
-        return 1 + (self.zeros >= 0) + self.block // 8
+        """Of words that a block of a panel is: scales, zeros if there are any, and levels."""
+        return 1 + (self.zeros >= 0) + self.block * self.bits // 32
 
     def over(self, number: Callable[[int], int]) -> Blocks:
         """The same of constants with other numbers."""

@@ -81,7 +81,7 @@ def _value(value: PlanValue) -> str:
         return text
     if isinstance(panels, Blocks):
         sources = ", ".join(f"v{source}" for source in panels.sources)
-        return f"{text} packs {sources} in blocks of {panels.block}"
+        return f"{text} packs {sources} in blocks of {panels.block} of {panels.bits} bits"
     strides = ", ".join(map(str, panels.strides))
     sizes = f"[{panels.batch}, {panels.k}, {panels.n}]"
     how = " in bundles" if panels.bundles else " with transforms" if panels.transformed else ""

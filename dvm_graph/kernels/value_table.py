@@ -117,15 +117,17 @@ class ValueTable:
         return known
 
     def blocks(self, unpacked: Value) -> tuple[int, Blocks]:
-        """The buffer of a matrix operand of 4 bits: what `unpack_blocks` makes."""
+        """The buffer of a matrix operand of a few bits: what `unpack_blocks` makes."""
         node = unpacked.made_by("unpack_blocks")
         assert node is not None
         levels, *zeros, scales = (node.required(index) for index in range(len(node.inputs)))
+        bits: int = node.attrs["bits"]
         blocks = Blocks(
             self.number(levels),
             self.number(scales),
             self.number(zeros[0]) if zeros else -1,
-            shape_of(levels)[-1] * 2,
+            shape_of(levels)[-1] * 8 // bits,
+            bits,
         )
         known = self._panels.get(blocks)
         if known is None:

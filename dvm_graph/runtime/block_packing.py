@@ -1,7 +1,7 @@
-"""Panels of matrices in levels of 4 bits (vm/panels.h), from how onnxruntime packs them, and from panels of another width.
+"""Panels of matrices in levels of a few bits (vm/panels.h), from how onnxruntime packs them, and from panels of another width.
 
 In: levels uint8[n, blocks, bytes], the lowest bits first, scales and zeros f32[n, blocks]. Out: words [panels][blocks][rows][columns],
-flat; the rows of a block are scales, zeros less 8 if there are any, and words of eight levels. Columns past n are 0.
+flat; the rows of a block are scales, zeros less the middle of the levels if there are any, and words of levels. Columns past n are 0.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 
 Words: TypeAlias = NDArray[np.uint32]
 
-_MIDDLE = np.float32(8)
-
 
 def packed_blocks(
-    columns: int, levels: NDArray[Any], scales: NDArray[Any], zeros: NDArray[Any] | None = None
+    columns: int,
+    bits: int,
+    levels: NDArray[Any],
+    scales: NDArray[Any],
+    zeros: NDArray[Any] | None = None,
 ) -> Words:
     """Panels of so many columns."""
-    numbers = [scales] if zeros is None else [scales, zeros - _MIDDLE]
+    numbers = [scales] if zeros is None else [scales, zeros - np.float32(1 << (bits - 1))]
     rows = [number[..., None].view(np.uint32) for number in numbers]
     return _panels(np.concatenate([*rows, levels.view(np.uint32)], axis=-1), columns)
 

@@ -56,7 +56,8 @@ class Contents:
                     self._pack(builder, index, value.dtype, value.panels, *sources)
                 else:
                     columns = builder.panel_columns("f32")
-                    builder.set_constant(index, packed_blocks(columns, *map(_array, sources)))
+                    packed = packed_blocks(columns, value.panels.bits, *map(_array, sources))
+                    builder.set_constant(index, packed)
                 for source in sources:
                     self._release(source)
             elif value.constant is not None and value.opaque:

@@ -48,7 +48,7 @@ class PackedPanels:
 
 @dataclass(frozen=True, slots=True)
 class PackedBlocks:
-    """One in levels of 4 bits, in so many blocks along k."""
+    """One in levels of a few bits, in so many blocks along k."""
 
     value: int
     n: int

@@ -323,6 +323,9 @@ class Assembler {
       } else if (form.extra == Extra::block) {
         line.expect("block");
         body_.push_back(static_cast<uint64_t>(line.number()));
+        line.expect("of");
+        body_.push_back(static_cast<uint64_t>(line.number()));
+        line.expect("bits");
       } else if (form.extra == Extra::gather || form.extra == Extra::limit) {
         line.expect("limit");
         body_.push_back(static_cast<uint64_t>(line.number()));

@@ -234,7 +234,10 @@ class CubeLowering {
                                                      : Family::m_matmul_blocks
                     : problem_.widens(product) ? Family::m_matmul_widen
                                                : Family::m_matmul;
-    if (product.block > 0) matmul.extra[0] = static_cast<uint64_t>(product.block);
+    if (product.block > 0) {
+      matmul.extra[0] = static_cast<uint64_t>(product.block);
+      matmul.extra[1] = static_cast<uint64_t>(product.block_bits);
+    }
     matmul.dtype = bundle_ > 1                ? problem_.multiplied()
                    : problem_.widens(product) ? problem_.access_of(product.b).storage
                                               : dtype_;

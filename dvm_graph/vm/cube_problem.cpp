@@ -225,7 +225,8 @@ bool CubeProblem::describe_beside() {
     const bool alike = product.panels == outer().panels && product.pack_b == outer().pack_b &&
                        product.readable_b == outer().readable_b &&
                        product.columns_b == outer().columns_b && b.storage == first.storage &&
-                       product.block == outer().block && product.block_rows == outer().block_rows &&
+                       product.block == outer().block && product.block_bits == outer().block_bits &&
+                       product.block_rows == outer().block_rows &&
                        plan_.nodes[product.b].axes == plan_.nodes[outer().b].axes;
     if (!alike) return false;
   }
@@ -254,6 +255,7 @@ bool CubeProblem::describe_operands(Product& product) const {
   product.panels = b.packed_panels;
   product.transformed = product.panels && b.transformed;
   product.block = b.block;
+  product.block_bits = b.block_bits;
   product.block_rows = b.block_rows;
   const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
   // Packing a B that can be read in place pays where register blocks read it so often that this

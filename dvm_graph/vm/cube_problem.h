@@ -34,12 +34,12 @@ struct Finish {
 struct Product {
   int32_t node = -1, a = -1, b = -1;
   int n_axis = -1, k_axis = -1;
-  int64_t n = 1, k = 1, steps = 1;    // steps: k in elements of A and B, which may be bundles
-  bool panels = false;                // B is packed already
-  bool transformed = false;           // and transforms of it lie behind it
-  int64_t block = 0, block_rows = 0;  // of levels of 4 bits, as in Access
-  bool readable_b = false;            // B can be read in place
-  bool columns_b = false;             // and so it is, its columns being contiguous
+  int64_t n = 1, k = 1, steps = 1;  // steps: k in elements of A and B, which may be bundles
+  bool panels = false;              // B is packed already
+  bool transformed = false;         // and transforms of it lie behind it
+  int64_t block = 0, block_bits = 0, block_rows = 0;  // of levels, as in Access
+  bool readable_b = false;                            // B can be read in place
+  bool columns_b = false;                             // and so it is, its columns being contiguous
   bool pack_a = false, pack_b = false;
   Finish finish;
 };

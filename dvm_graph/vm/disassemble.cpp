@@ -57,7 +57,8 @@ void add_instruction(Text& text, const uint64_t* words) {
     text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")", levels.low, levels.high,
              levels.zero);
   } else if (form.extra == Extra::block) {
-    text.add(" block %" PRId64, static_cast<int64_t>(*extra));
+    text.add(" block %" PRId64 " of %" PRId64 " bits", static_cast<int64_t>(extra[0]),
+             static_cast<int64_t>(extra[1]));
   } else if (form.extra == Extra::gather || form.extra == Extra::limit) {
     text.add(" limit %" PRId64, static_cast<int64_t>(*extra));
   }

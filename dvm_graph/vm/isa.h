@@ -229,7 +229,7 @@ constexpr int words_of(Extra extra) {
                            kLevelWords,
                            kWindowWords + kEndingWords,
                            kWindowWords + kLevelWords,
-                           1};
+                           2};
   return words[static_cast<int>(extra)];
 }
 
@@ -336,8 +336,12 @@ constexpr int64_t bundle_steps(DType dtype) {
   return dtype_list::BYTES & dtype_list::bit(dtype) ? 4 : 2;
 }
 
-// Levels of 4 bits in a word of a panel, and the most steps of k of a block of them.
-inline constexpr int64_t kWordLevels = 8, kMostBlock = int64_t{1} << 16;
+// Blocks of levels of so many bits: how many are in a word of a panel, what counts as 0 where there
+// are no zeros, and the most steps of k that a block has.
+constexpr bool are_level_bits(int64_t bits) { return bits == 2 || bits == 4 || bits == 8; }
+constexpr int64_t word_levels(int64_t bits) { return 32 / bits; }
+constexpr int64_t middle_level(int64_t bits) { return int64_t{1} << (bits - 1); }
+inline constexpr int64_t kMostBlock = int64_t{1} << 16;
 
 // Dtype of an operand's elements (outputs first) of an instruction with this form and dtype.
 constexpr DType operand_dtype(Form form, DType dtype, int operand) {

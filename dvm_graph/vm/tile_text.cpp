@@ -56,7 +56,8 @@ void add_extra(Text& text, const TileCode& code, const TileInstruction& instruct
   } else if (extra == Extra::limit) {
     text.add(" limit %" PRId64, static_cast<int64_t>(instruction.extra[0]));
   } else if (extra == Extra::block) {
-    text.add(" block %" PRId64, static_cast<int64_t>(instruction.extra[0]));
+    text.add(" block %" PRId64 " of %" PRId64 " bits", static_cast<int64_t>(instruction.extra[0]),
+             static_cast<int64_t>(instruction.extra[1]));
   } else if (has_ending(form)) {
     add_ending(text, instruction.dtype, instruction.extra);
   } else if (has_levels(form)) {

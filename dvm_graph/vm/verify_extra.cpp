@@ -19,9 +19,11 @@ constexpr bool moves_patches(Form form) {
 }  // namespace
 
 bool check_block(Form form, const uint64_t* words, const Target& target, Fault& fail) {
-  const auto block = static_cast<int64_t>(*extra_words(form, words));
-  if (block <= 0 || block > kMostBlock || block % kWordLevels != 0) return fail("no block");
-  const int64_t row = panel_columns(kBundle, target), levels = block / kWordLevels;
+  const uint64_t* const extra = extra_words(form, words);
+  const auto block = static_cast<int64_t>(extra[0]), bits = static_cast<int64_t>(extra[1]);
+  if (!are_level_bits(bits)) return fail("no levels");
+  if (block <= 0 || block > kMostBlock || block % word_levels(bits) != 0) return fail("no block");
+  const int64_t row = panel_columns(kBundle, target), levels = block / word_levels(bits);
   const int64_t middle = operand_of(words, 2).middle_stride;
   return middle == (levels + 1) * row || middle == (levels + 2) * row ||
          fail("a block has other rows than scales, zeros and levels");

@@ -77,6 +77,8 @@ CASES = [
     *(("uint4", shape, 1, 0, {"alone": True}) for shape in (FEW, MANY)),
     *(("int4", shape, 0, 32, {"zeros": True, "dtype": "float16"}) for shape in (FEW, MANY)),
     ("int8", FEW, 0, 32, {"zeros": True}),
+    ("int8", MANY, 0, 32, {"zeros": True}),
+    ("uint8", MANY, 0, 64, {}),
     ("uint8", FEW, 1, 8, {}),
     ("int4", FEW, 1, 8, {}),
     ("int4", FEW, 0, 0, {"zeros": True}),
@@ -119,15 +121,16 @@ def test_products_of_constants_are_left_to_nobody(case: tuple[Any, ...], turn: s
     check(model, matrix, lead, more.get("dtype", "float32"))
 
 
-def test_many_weights_of_4_bits_stay_packed() -> None:
-    weights = Weights("int4", MANY, 0, 32, zeros=True)
+@pytest.mark.parametrize("kind", LIMITS)
+def test_many_weights_stay_packed(kind: str) -> None:
+    weights = Weights(kind, MANY, 0, 32, zeros=True)
     nodes = [helper.make_node("MatMul", ["a", "w"], ["y"])]
     mine = dvm_graph.optimize(weights.model(nodes, ("m", K), 2))
     assert K * N > FEW_WEIGHTS
     assert "m_matmul_blocks" in mine.disassemble({"a": np.ones((3, K), np.float32)})
 
 
-@pytest.mark.parametrize("kind, size, axis", [("int8", 32, 0), ("int4", 8, 0), ("int4", 32, 1)])
+@pytest.mark.parametrize("kind, size, axis", [("int8", 8, 0), ("int4", 8, 0), ("int4", 32, 1)])
 def test_others_of_many_are_dequantised_beside_the_product(kind: str, size: int, axis: int) -> None:
     """By the vendor library; `strict`, which has none, does so for good."""
     weights = Weights(kind, MANY, axis, size)

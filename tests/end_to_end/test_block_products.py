@@ -1,4 +1,4 @@
-"""Products with weights of 4 bits that stay packed, against float64: every level, blocks of all sizes, few and many rows."""
+"""Products with weights of a few bits that stay packed, against float64: every level, blocks of all sizes, few and many rows."""
 
 from __future__ import annotations
 
@@ -31,17 +31,27 @@ def few_are_many() -> Iterator[None]:
 class Weights:
     """Of a product, as onnxruntime's quantiser packs them, and what they stand for."""
 
-    def __init__(self, k: int, n: int, block: int, zeros: bool) -> None:
-        self.k, self.n, self.block = k, n, block
+    def __init__(self, k: int, n: int, block: int, zeros: bool, bits: int = 4) -> None:
+        self.k, self.n, self.block, self.bits = k, n, block, bits
         self.blocks = -(-k // block)
-        levels = GENERATOR.integers(0, 16, (n, self.blocks, block)).astype(np.uint8)
+        levels = GENERATOR.integers(0, 1 << bits, (n, self.blocks, block)).astype(np.uint8)
         self.scales = GENERATOR.uniform(0.01, 0.1, (n, self.blocks)).astype(np.float32)
-        self.packed = levels[..., ::2] | levels[..., 1::2] << 4
-        points = GENERATOR.integers(0, 16, (n, self.blocks + self.blocks % 2)).astype(np.uint8)
-        self.points = points[:, ::2] | points[:, 1::2] << 4 if zeros else None
-        zero = points[:, : self.blocks, None].astype(np.float64) if zeros else 8.0
+        self.packed = self._bytes(levels)
+        in_byte = 8 // bits
+        whole_bytes = -(-self.blocks // in_byte) * in_byte
+        points = GENERATOR.integers(0, 1 << bits, (n, whole_bytes)).astype(np.uint8)
+        self.points = self._bytes(points) if zeros else None
+        middle = float(1 << (bits - 1))
+        zero = points[:, : self.blocks, None].astype(np.float64) if zeros else middle
         whole = (levels - zero) * self.scales[..., None].astype(np.float64)
         self.matrix = whole.reshape(n, -1)[:, :k].T
+
+    def _bytes(self, levels: Array) -> Array:
+        """The lowest bits first, along the last axis."""
+        parts = [
+            levels[..., at :: 8 // self.bits] << self.bits * at for at in range(8 // self.bits)
+        ]
+        return np.asarray(np.bitwise_or.reduce(parts))
 
     def node(self, name: str, a: str, y: str) -> tuple[onnx.NodeProto, list[onnx.TensorProto]]:
         constants = {"levels": self.packed, "scales": self.scales}
@@ -50,7 +60,7 @@ class Weights:
         tensors = [
             numpy_helper.from_array(array, f"{name}.{key}") for key, array in constants.items()
         ]
-        attrs = {"K": self.k, "N": self.n, "bits": 4, "block_size": self.block}
+        attrs = {"K": self.k, "N": self.n, "bits": self.bits, "block_size": self.block}
         operands = [a, *(tensor.name for tensor in tensors)]
         return helper.make_node("MatMulNBits", operands, [y], domain=DOMAIN, **attrs), tensors
 
@@ -92,11 +102,12 @@ def check_run(model: dvm_graph.Model, layers: list[Weights], x: Array) -> None:
 
 
 @pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("block", [16, 32, 128, 256])
 @pytest.mark.parametrize("level", _core.simd_levels())
-def test_equals_float64(level: str, block: int, zeros: bool) -> None:
+def test_equals_float64(level: str, block: int, bits: int, zeros: bool) -> None:
     for k, n in ((100, 5), (512, 70), (1200, 33)):
-        check([Weights(k, n, block, zeros)], (1, 2, 3, 5, 9, 70), simd=level)
+        check([Weights(k, n, block, zeros, bits)], (1, 2, 3, 5, 9, 70), simd=level)
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -106,9 +117,10 @@ def test_blocks_of_k_and_small_local_memory(zeros: bool) -> None:
         check(layers, (1, 40, 129), local_bytes=local)
 
 
-def test_equals_onnxruntime() -> None:
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_equals_onnxruntime(bits: int) -> None:
     for zeros in (False, True):
-        weights = Weights(320, 130, 32, zeros)
+        weights = Weights(320, 130, 32, zeros, bits)
         model = model_of(weights)
         x = GENERATOR.standard_normal((3, 320)).astype(np.float32)
         got = dvm_graph.optimize(model, strict=True).run({"x": x})
@@ -134,14 +146,15 @@ def test_equal_layers_share_a_kernel() -> None:
 
 @pytest.mark.parametrize("level", _core.simd_levels())
 def test_saved_for_panels_of_another_width(level: str, tmp_path: Path) -> None:
-    layers = [Weights(200, 50, 32, True), Weights(50, 40, 16, False)]
+    layers = [Weights(200, 50, 32, True, 8), Weights(50, 40, 16, False, 2)]
     dvm_graph.optimize(model_of(*layers), strict=True).save(tmp_path / "m.dvm")
     model = dvm_graph.load(tmp_path / "m.dvm", simd=level)
     check_run(model, layers, GENERATOR.standard_normal((5, 200)).astype(np.float32))
 
 
-def test_checks_by_itself() -> None:
-    dvm_graph.optimize(model_of(Weights(96, 40, 32, True)), strict=True, check=True)
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_checks_by_itself(bits: int) -> None:
+    dvm_graph.optimize(model_of(Weights(96, 40, 32, True, bits)), strict=True, check=True)
 
 
 @pytest.mark.skipif(

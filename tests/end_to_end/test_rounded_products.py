@@ -69,11 +69,20 @@ def check(
 
 
 @pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("block", [16, 32, 128, 256])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("block", [32, 128, 256])
 @pytest.mark.parametrize("level", _core.simd_levels())
-def test_equals_float64(level: str, block: int, zeros: bool) -> None:
+def test_equals_float64(level: str, block: int, bits: int, zeros: bool) -> None:
     for k, n in ((100, 5), (512, 70), (1200, 33)):
-        check(Weights(k, n, block, zeros), (1, 2, 3, 5, 9, 70), simd=level)
+        check(Weights(k, n, block, zeros, bits), (1, 2, 3, 5, 9, 70), simd=level)
+
+
+def test_the_shortest_blocks() -> None:
+    """Of 2 bits, onnxruntime does not round by them."""
+    for bits in (4, 8):
+        check(Weights(200, 40, 16, True, bits), (1, 7))
+    model = dvm_graph.optimize(model_of(Weights(200, 40, 16, True, 2)), strict=True)
+    assert "m_matmul_rounded_blocks" not in model.disassemble({"x": np.ones((2, 200), np.float32)})
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -89,9 +98,10 @@ def test_the_operand_may_be_computed_in_the_kernel() -> None:
 
 @pytest.mark.parametrize("rank", [1, 3])
 @pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.FLOAT16])
-def test_equals_onnxruntime(dtype: int, rank: int) -> None:
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_equals_onnxruntime(bits: int, dtype: int, rank: int) -> None:
     """Where it rounds, too: not on every CPU, and in float16 not everywhere."""
-    weights = Weights(320, 130, 32, True)
+    weights = Weights(320, 130, 32, True, bits)
     if dtype == TensorProto.FLOAT16:
         weights.scales = weights.scales.astype(np.float16).astype(np.float32)
     model = model_of(weights, dtype=dtype, rank=rank)

@@ -1,8 +1,8 @@
-// Matrix products whose right operand is levels of 4 bits, with a scale for each block of k.
+// Matrix products whose right operand is levels of a few bits, with a scale for each block of k.
 //
-//   m_matmul_blocks  f32 A times panels of words of eight levels: a level less 8 is looked up in a
-//                    table, where a register holds one, and multiplied by A as it is; sums over a
-//                    block are multiplied by its scale
+//   m_matmul_blocks  f32 A times panels of words of levels: a level of 2 or 4 bits, less the middle
+//                    one, is looked up in a table, where a register holds one, and multiplied by A
+//                    as it is; sums over a block are multiplied by its scale
 //
 // Few rows read each word once, from memory, and make of it what they need: as fast as that is
 // read. More rows would do so again and again: for them a panel is unpacked into the core's scratch
@@ -16,26 +16,32 @@ namespace {
 // Passes of a few rows over a panel before it is cheaper to unpack it.
 constexpr int64_t kMostPasses = 3;
 
+// What the lowest level of each lane stands for, less the middle one.
+template <int Bits>
+struct Level {
+  DVM_INLINE Sum operator()(Words words) const {
+    constexpr uint32_t kMask = (1u << Bits) - 1;
+    constexpr float kMiddle = 1 << (Bits - 1);
+    return convert<float>(bits_as<Full<int32_t>>(words & kMask)) - kMiddle;
+  }
+};
 #if defined(DVM_AVX512)
-// What levels stand for, less 8: the lowest 4 bits of a lane pick a lane of the table.
-struct Table {
-  __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+// The lowest 4 bits of a lane pick a lane of the table.
+template <int Bits>
+  requires(Bits <= 4)
+struct Level<Bits> {
+  __m512 table = Bits == 4 ? _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)
+                           : _mm512_setr_ps(-2, -1, 0, 1, -2, -1, 0, 1, -2, -1, 0, 1, -2, -1, 0, 1);
 
   DVM_INLINE Sum operator()(Words words) const {
     return bits_as<Sum>(_mm512_permutexvar_ps(bits_as<__m512i>(words), table));
   }
 };
-#else
-struct Table {
-  DVM_INLINE Sum operator()(Words words) const {
-    return convert<float>(bits_as<Full<int32_t>>(words & 15)) - 8;
-  }
-};
 #endif
 
 // Adds the products of so many levels of a word.
-template <int Rows, int Sums, bool Zeros, class Partial>
-DVM_INLINE void multiply_word(const Table& table, const BlockHead<Zeros>& head,
+template <int Bits, int Rows, int Sums, bool Zeros, class Partial>
+DVM_INLINE void multiply_word(const Level<Bits>& level, const BlockHead<Zeros>& head,
                               const uint32_t* levels, const float* a, int64_t a_row, int count,
                               Partial& partial) {
   Words words[kPanelVectors];
@@ -45,7 +51,7 @@ DVM_INLINE void multiply_word(const Table& table, const BlockHead<Zeros>& head,
     Sum column[kPanelVectors];
 #pragma GCC unroll 2
     for (int j = 0; j < kPanelVectors; j++) {
-      column[j] = table(words[j] >> (4 * i));
+      column[j] = level(words[j] >> (Bits * i));
       if constexpr (Zeros) column[j] -= head.zero[j];
     }
 #pragma GCC unroll 4
@@ -55,20 +61,20 @@ DVM_INLINE void multiply_word(const Table& table, const BlockHead<Zeros>& head,
       for (int j = 0; j < kPanelVectors; j++) partial[set][r][j] += scalar * column[j];
     }
   };
-  if (count == kWordLevels) {
-#pragma GCC unroll 8
-    for (int i = 0; i < kWordLevels; i++) step(i, i % Sums);
+  if (count == kWordLevels<Bits>) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kWordLevels<Bits>; i++) step(i, i % Sums);
   } else {
     for (int i = 0; i < count; i++) step(i, 0);
   }
 }
 
 // A panel of C, of which there are so many columns.
-template <int Rows, bool Zeros>
+template <int Rows, int Bits, bool Zeros>
 [[gnu::noinline]] void multiply_panel_of_blocks(const Blocks& x, const uint32_t* b, float* c,
                                                 int64_t columns) {
   constexpr int kSums = Rows == 1 ? 2 : 1;  // hide the latency of the FMAs
-  const Table table;
+  const Level<Bits> level;
   Sum sum[Rows][kPanelVectors] = {};
   for (int64_t first = 0; first < x.k; first += x.block, b += x.block_words) {
     const BlockHead<Zeros> head(b);
@@ -77,13 +83,14 @@ template <int Rows, bool Zeros>
     const uint32_t* levels = head.levels;
     const float* a = x.a + first;
     int64_t k = 0;
-    for (; k + kWordLevels <= steps; k += kWordLevels, levels += kNR) {
+    for (; k + kWordLevels<Bits> <= steps; k += kWordLevels<Bits>, levels += kNR) {
       fetch_words_ahead(levels);
-      multiply_word<Rows, kSums>(table, head, levels, a + k, x.a_row, kWordLevels, partial);
+      multiply_word<Bits, Rows, kSums>(level, head, levels, a + k, x.a_row, kWordLevels<Bits>,
+                                       partial);
     }
     if (k < steps) {
-      multiply_word<Rows, kSums>(table, head, levels, a + k, x.a_row, static_cast<int>(steps - k),
-                                 partial);
+      multiply_word<Bits, Rows, kSums>(level, head, levels, a + k, x.a_row,
+                                       static_cast<int>(steps - k), partial);
     }
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; r++) {
@@ -98,22 +105,16 @@ template <int Rows, bool Zeros>
   store_sums(x, sum, c, columns);
 }
 
-using FewRows = void (*)(const Blocks&, const uint32_t*, float*, int64_t);
-
-template <bool Zeros, int... Rows>
-constexpr FewRows few_rows(int64_t rows, std::integer_sequence<int, Rows...>) {
-  constexpr FewRows kFunctions[] = {&multiply_panel_of_blocks<Rows + 1, Zeros>...};
-  return kFunctions[rows - 1];
-}
-FewRows few_rows(const Blocks& x, int64_t rows) {
-  constexpr auto kCounts = std::make_integer_sequence<int, kFewRows>{};
-  return x.zeros ? few_rows<true>(rows, kCounts) : few_rows<false>(rows, kCounts);
-}
+template <int Rows, int Bits, bool Zeros>
+struct FewRows {
+  static constexpr auto function = &multiply_panel_of_blocks<Rows, Bits, Zeros>;
+};
 
 // Each panel by all rows, a few at a time.
 void multiply_packed(Blocks x, int64_t rows, int64_t columns) {
   const EvenRows groups(rows, kFewRows);
-  const FewRows group = few_rows(x, groups.step), last = few_rows(x, groups.last);
+  const auto group = function_of<FewRows>(x, groups.step);
+  const auto last = function_of<FewRows>(x, groups.last);
   const float* const a = x.a;
   for (int64_t n = 0; n < columns; n += kNR) {
     for (int64_t m = 0; m < rows; m += groups.step) {
@@ -125,24 +126,24 @@ void multiply_packed(Blocks x, int64_t rows, int64_t columns) {
 }
 
 // Steps [first, first + count) of a panel as f32; `first` begins a word.
-template <bool Zeros>
+template <int Bits, bool Zeros>
 void unpack(const Blocks& x, const uint32_t* panel, int64_t first, int64_t count, float* to) {
-  const Table table;
+  const Level<Bits> level_of;
   for (int64_t done = 0; done < count;) {
     const int64_t at = (first + done) % x.block;
     const BlockHead<Zeros> head(panel + (first + done) / x.block * x.block_words);
     const int64_t steps = lesser(x.block - at, count - done);
-    for (int64_t k = 0; k < steps; k += kWordLevels) {
+    for (int64_t k = 0; k < steps; k += kWordLevels<Bits>) {
       Words words[kPanelVectors];
       for (int j = 0; j < kPanelVectors; j++)
-        words[j] = load<Words>(head.levels + (at + k) / kWordLevels * kNR + j * L);
-      const int64_t levels = lesser(kWordLevels, steps - k);
+        words[j] = load<Words>(head.levels + (at + k) / kWordLevels<Bits> * kNR + j * L);
+      const int64_t levels = lesser<int64_t>(kWordLevels<Bits>, steps - k);
       for (int64_t i = 0; i < levels; i++, to += kNR) {
         for (int j = 0; j < kPanelVectors; j++) {
-          Sum level = table(words[j]);
+          Sum level = level_of(words[j]);
           if constexpr (Zeros) level -= head.zero[j];
           store(to + j * L, level * head.scale[j]);
-          words[j] >>= 4;
+          words[j] >>= Bits;
         }
       }
     }
@@ -150,14 +151,20 @@ void unpack(const Blocks& x, const uint32_t* panel, int64_t first, int64_t count
   }
 }
 
+template <int, int Bits, bool Zeros>
+struct Unpacking {
+  static constexpr auto function = &unpack<Bits, Zeros>;
+};
+
 void multiply_unpacked(const Blocks& x, float* room, int64_t rows, int64_t columns,
                        int64_t chunk_bytes) {
   constexpr int64_t kDepth = kWidenedBytes / (kNR * int64_t{sizeof(float)});
+  const auto unpack_panel = function_of<Unpacking>(x, 1);
   for (int64_t k = 0; k < x.k; k += kDepth) {
     const int64_t depth = lesser(kDepth, x.k - k);
     for (int64_t n = 0; n < columns; n += kNR) {
       const uint32_t* panel = x.b + n / kNR * x.panel;
-      (x.zeros ? &unpack<true> : &unpack<false>)(x, panel, k, depth, room);
+      unpack_panel(x, panel, k, depth, room);
       Product<Plain<float>> wide{};
       wide.a = x.a + k;
       wide.a_row = x.a_row;

@@ -15,6 +15,7 @@
 //
 // This file is compiled once more for AVX-512 with AVX512-VNNI, in a namespace of its own.
 #include "npu/host/byte_windows.h"
+#include "npu/host/pair_products.h"
 #include "npu/host/products.h"
 #include "npu/host/rounding.h"
 #include "npu/host/units.h"
@@ -60,21 +61,6 @@ struct Bundled : OfWords {
 struct Halves {
   Words even, odd;
 };
-
-// Products of neighbouring i16, added in twos.
-DVM_INLINE Words multiply_pairs(Words a, Words b) {
-#if defined(DVM_AVX512)
-  return bits_as<Words>(_mm512_madd_epi16(bits_as<__m512i>(a), bits_as<__m512i>(b)));
-#elif defined(DVM_AVX2)
-  return bits_as<Words>(_mm256_madd_epi16(bits_as<__m256i>(a), bits_as<__m256i>(b)));
-#elif defined(DVM_X86)
-  return bits_as<Words>(_mm_madd_epi16(bits_as<__m128i>(a), bits_as<__m128i>(b)));
-#else
-  const auto low = [](Words v) DVM_LAMBDA_INLINE { return bits_as<Full<int32_t>>(v << 16) >> 16; };
-  const auto high = [](Words v) DVM_LAMBDA_INLINE { return bits_as<Full<int32_t>>(v) >> 16; };
-  return bits_as<Words>(low(a) * low(b) + high(a) * high(b));
-#endif
-}
 
 // Two steps of 16 bits: half a bundle.
 struct Paired : OfWords {

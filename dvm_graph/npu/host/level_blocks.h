@@ -1,5 +1,5 @@
-// What products with levels of 4 bits share: operands, and how panels of their blocks begin.
-// Compiled per level: see simd.h.
+// What products with levels of 2, 4 or 8 bits share: operands, and how panels of their blocks
+// begin. Compiled per level: see simd.h.
 #pragma once
 
 #include "npu/host/products.h"
@@ -14,6 +14,9 @@ constexpr int64_t L = kLanes<float>, kNR = Product<Plain<float>>::kColumns;
 // Rows whose sums, and those of a block, are in registers; what a panel is fetched before its use.
 constexpr int kFewRows = kMaxRows > 8 ? 6 : 2;
 constexpr int64_t kAheadBytes = 2048;
+constexpr int64_t kWordBits = 32;
+template <int Bits>
+constexpr int kWordLevels = kWordBits / Bits;
 
 // Of a product: where A, panels and C lie.
 struct Blocks {
@@ -21,7 +24,7 @@ struct Blocks {
   int64_t a_row;
   const uint32_t* b;
   int64_t panel, block_words;  // words from panel to panel, and from block to block
-  int64_t block;               // steps of k
+  int64_t block, bits;         // steps of k, and of a level
   bool zeros;
   float* c;
   int64_t c_row;
@@ -71,6 +74,26 @@ inline void clear(const Blocks& x, int64_t rows, int64_t columns) {
     for (int64_t n = 0; n < columns; n++) x.c[m * x.c_row + n] = 0;
 }
 
+// Of<Rows, Bits, Zeros>::function for so many rows, the bits of levels and whether there are zeros.
+template <template <int, int, bool> class Of, int Bits, bool Zeros, int... Rows>
+auto function_of_rows(int64_t rows, std::integer_sequence<int, Rows...>) {
+  constexpr decltype(Of<1, Bits, Zeros>::function) kFunctions[] = {
+      Of<Rows + 1, Bits, Zeros>::function...};
+  return kFunctions[rows - 1];
+}
+template <template <int, int, bool> class Of, int Bits>
+auto function_of_zeros(const Blocks& x, int64_t rows) {
+  constexpr auto kCounts = std::make_integer_sequence<int, kFewRows>{};
+  return x.zeros ? function_of_rows<Of, Bits, true>(rows, kCounts)
+                 : function_of_rows<Of, Bits, false>(rows, kCounts);
+}
+template <template <int, int, bool> class Of>
+auto function_of(const Blocks& x, int64_t rows) {
+  return x.bits == 2   ? function_of_zeros<Of, 2>(x, rows)
+         : x.bits == 4 ? function_of_zeros<Of, 4>(x, rows)
+                       : function_of_zeros<Of, 8>(x, rows);
+}
+
 // Calls multiply(blocks, rows, columns, core); a product without steps of k is 0.
 template <class Multiply>
 DVM_INLINE void multiply_levels(Core& core, const uint64_t* words, Multiply multiply) {
@@ -80,13 +103,14 @@ DVM_INLINE void multiply_levels(Core& core, const uint64_t* words, Multiply mult
   const auto c = tile_at<float>(core, operand_words(words, 0));
   const auto a = tile_at<const float>(core, operand_words(words, 1));
   const auto b = tile_at<const uint32_t>(core, operand_words(words, 2));
-  const auto block = static_cast<int64_t>(*extra_words(Form::matmul_blocks, words));
-  const bool zeros = b.middle > (block / kWordLevels + 1) * kNR;
+  const uint64_t* const extra = extra_words(Form::matmul_blocks, words);
+  const auto block = static_cast<int64_t>(extra[0]), bits = static_cast<int64_t>(extra[1]);
+  const bool zeros = b.middle > (block * bits / kWordBits + 1) * kNR;
   const bool accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
   core.laters = 0;
-  const Blocks x{a.at,  a.middle, b.at,     b.outer,  b.middle,  block,
-                 zeros, c.at,     c.middle, e.middle, accumulate};
+  const Blocks x{a.at, a.middle, b.at, b.outer,  b.middle, block,
+                 bits, zeros,    c.at, c.middle, e.middle, accumulate};
   if (x.k > 0)
     multiply(x, e.outer, e.inner);
   else if (!accumulate)

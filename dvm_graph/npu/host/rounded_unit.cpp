@@ -1,4 +1,4 @@
-// Matrix products with levels of 4 bits whose other operand is rounded to bytes first.
+// Matrix products with levels of a few bits whose other operand is rounded to bytes first.
 //
 //   m_matmul_rounded_blocks  the steps of a row of A that meet a block of B become levels of 8
 //   bits:
@@ -6,13 +6,15 @@
 //                            multiplied by levels and summed in whole numbers, and the sum over a
 //                            block by both scales
 //
-// Rows of A are rounded once for all panels, into the core's scratch memory. Eight levels of B lie
-// in a word: the low halves of its bytes are four of them, the high ones the other four, and so are
-// levels of A sorted. One instruction of AVX512-VNNI multiplies four and adds them up; elsewhere
-// sums of 16 bits hold the products of a few words, whose levels are below 16.
+// Rows of A are rounded once for all panels, into the core's scratch memory. A word of B has levels
+// in each of its bytes, one of 8 bits or several of fewer: the first ones of all four are
+// multiplied together, then the second ones, and in that order levels of A lie. One instruction of
+// AVX512-VNNI multiplies four and adds them up; elsewhere sums of 16 bits hold the products of a
+// few words, as far as levels are small enough.
 //
 // This file is compiled once more for AVX-512 with AVX512-VNNI, in a namespace of its own.
 #include "npu/host/level_blocks.h"
+#include "npu/host/pair_products.h"
 #include "npu/host/rounding.h"
 #include "npu/host/units.h"
 
@@ -30,7 +32,7 @@ constexpr uint32_t kInfinity = 0x7f800000;
 struct RoundedBlock {
   float step;       // what a level of 1 stands for; NaN where a number is not finite
   float sum;        // of levels
-  int32_t less;     // what levels of B that count from 8 add too much, with a minus
+  int32_t less;     // what levels of B that count from the middle one add too much, with a minus
   uint32_t unused;  // keeps levels aligned
 };
 
@@ -38,9 +40,10 @@ DVM_INLINE int64_t rounded_bytes(int64_t k, int64_t block) {
   return ceil_div(k, block) * (int64_t{sizeof(RoundedBlock)} + block);
 }
 
-// Sums of products of four levels of a byte each per lane: `add` those of a word, at most kMost
-// times between `begin` and `end`.
+// Sums of products of four levels of a byte each per lane: `add` those of a word, of at most kMost
+// words between `begin` and `end`.
 #if defined(DVM_AVX512_VNNI)
+template <int Bits>
 struct Sums {
   static constexpr int64_t kMost = INT64_MAX;
   Wholes part;
@@ -52,10 +55,16 @@ struct Sums {
   }
   DVM_INLINE void end(Wholes& sum) const { sum = part; }
 };
-#elif defined(DVM_AVX2)
+#else
+// Of levels below 16; of four words, whose four levels in a byte are below 4, or two below 16.
+template <int Bits>
 struct Sums {
-  static constexpr int64_t kMost = 4;  // words: 2 instructions of 2 products of 15 * 127 each
-  Full<int16_t> part;
+  static constexpr int64_t kMost = 4;
+  using Bytes = Full<int8_t>;
+  using Halves = Full<int16_t>;
+
+#if defined(DVM_AVX2)
+  Halves part;
 
 #if defined(DVM_AVX512)
   using V = __m512i;
@@ -67,19 +76,15 @@ struct Sums {
   DVM_INLINE static V pairs(V a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
 #endif
 
-  DVM_INLINE void begin(Wholes) { part = Full<int16_t>{}; }
+  DVM_INLINE void begin(Wholes) { part = Halves{}; }
   DVM_INLINE void add(Words levels, Words a) {
-    part += bits_as<Full<int16_t>>(multiply(bits_as<V>(levels), bits_as<V>(a)));
+    part += bits_as<Halves>(multiply(bits_as<V>(levels), bits_as<V>(a)));
   }
   DVM_INLINE void end(Wholes& sum) const { sum += bits_as<Wholes>(pairs(bits_as<V>(part))); }
-};
 #else
-struct Sums {
-  static constexpr int64_t kMost = 4;
-  using Bytes = Full<int8_t>;
-  Full<int16_t> low, high;  // a product of each byte
+  Halves low, high;  // a product of each byte
 
-  DVM_INLINE void begin(Wholes) { low = high = Full<int16_t>{}; }
+  DVM_INLINE void begin(Wholes) { low = high = Halves{}; }
   DVM_INLINE void add(Words levels, Words a) {
     const auto x = bits_as<Bytes>(levels), y = bits_as<Bytes>(a);
     low += convert<int16_t>(low_half(x)) * convert<int16_t>(low_half(y));
@@ -93,9 +98,27 @@ struct Sums {
 
  private:
   template <int First, int... I>
-  DVM_INLINE Full<int16_t> every_other(std::integer_sequence<int, I...>) const {
+  DVM_INLINE Halves every_other(std::integer_sequence<int, I...>) const {
     return __builtin_shufflevector(low, high, (First + 2 * I)...);
   }
+#endif
+};
+
+// Of any bytes: products of 16 bits are added in pairs.
+template <>
+struct Sums<8> {
+  static constexpr int64_t kMost = INT64_MAX;
+  Wholes part;
+
+  DVM_INLINE void begin(Wholes sum) { part = sum; }
+  DVM_INLINE void add(Words levels, Words a) {
+    using Signed = Full<int16_t>;
+    const auto first = bits_as<Words>(bits_as<Signed>(a << 8) >> 8);
+    const auto second = bits_as<Words>(bits_as<Signed>(a) >> 8);
+    part += bits_as<Wholes>(multiply_pairs(levels & 0xff00ff, first));
+    part += bits_as<Wholes>(multiply_pairs(levels >> 8 & 0xff00ff, second));
+  }
+  DVM_INLINE void end(Wholes& sum) const { sum = part; }
 };
 #endif
 
@@ -125,17 +148,22 @@ DVM_INLINE auto bytes_of(const Wholes (&levels)[16 / L]) {
     return join(bytes_of<First, Count / 2>(levels), bytes_of<First + Count / 2, Count / 2>(levels));
 }
 
-// 16 levels, of each eight the even ones first.
-DVM_INLINE void store_sorted(int8_t* to, const Wholes (&levels)[16 / L]) {
+// 16 levels in the order in which a word has those of `bits`.
+DVM_INLINE void store_sorted(int8_t* to, const Wholes (&levels)[16 / L], int64_t bits) {
   using Bytes = Vec<int8_t, 16>;
-  const Bytes bytes = bytes_of<0, 16 / L>(levels);
-  const Bytes sorted = __builtin_shufflevector(bytes, bytes, 0, 2, 4, 6, 1, 3, 5, 7,  //
-                                               8, 10, 12, 14, 9, 11, 13, 15);
-  store(to, sorted);
+  Bytes bytes = bytes_of<0, 16 / L>(levels);
+  if (bits == 4) {
+    bytes = __builtin_shufflevector(bytes, bytes, 0, 2, 4, 6, 1, 3, 5, 7,  //
+                                    8, 10, 12, 14, 9, 11, 13, 15);
+  } else if (bits == 2) {
+    bytes = __builtin_shufflevector(bytes, bytes, 0, 4, 8, 12, 1, 5, 9, 13,  //
+                                    2, 6, 10, 14, 3, 7, 11, 15);
+  }
+  store(to, bytes);
 }
 
 // Writes in pieces of 16 bytes, which may be more than a block is.
-void round_block(const float* from, int64_t count, int64_t block, std::byte* to) {
+void round_block(const float* from, int64_t count, int64_t block, int64_t bits, std::byte* to) {
   Wholes magnitudes{};
   for (int64_t i = 0; i < count; i += L) {
     const auto bits = bits_as<Wholes>(numbers_at(from, i, count)) & INT32_MAX;
@@ -163,11 +191,11 @@ void round_block(const float* from, int64_t count, int64_t block, std::byte* to)
         rounded[part] = to_nearest(numbers_at(from, i + part * L, count) * inverse);
         sum += rounded[part];
       }
-      store_sorted(levels + i, rounded);
+      store_sorted(levels + i, rounded, bits);
     }
     const int32_t all = sum_of_lanes(sum);
     head.sum = static_cast<float>(all);
-    head.less = -8 * all;
+    head.less = -all * (1 << (bits - 1));
   }
   __builtin_memcpy(to, &head, sizeof head);
 }
@@ -177,7 +205,7 @@ void round_rows(const Blocks& x, int64_t rows, std::byte* to, int64_t row_bytes)
   for (int64_t m = 0; m < rows; m++, to += row_bytes) {
     const float* from = x.a + m * x.a_row;
     for (int64_t k = 0, at = 0; k < x.k; k += x.block, at += bytes)
-      round_block(from + k, lesser(x.block, x.k - k), x.block, to + at);
+      round_block(from + k, lesser(x.block, x.k - k), x.block, x.bits, to + at);
   }
 }
 
@@ -188,11 +216,13 @@ DVM_INLINE uint32_t word_at(const std::byte* at) {
 }
 
 // A panel of C, of which there are so many columns.
-template <int Rows, bool Zeros>
+template <int Rows, int Bits, bool Zeros>
 [[gnu::noinline]] void multiply_rounded_panel(const Blocks& x, const std::byte* a,
                                               int64_t row_bytes, const uint32_t* b, float* c,
                                               int64_t columns) {
-  const int64_t words = ceil_div(x.block, kWordLevels);
+  constexpr int kInByte = 8 / Bits;
+  constexpr uint32_t kMask = ((1u << Bits) - 1) * 0x01010101u;
+  const int64_t words = x.block / kWordLevels<Bits>;
   Sum sum[Rows][kPanelVectors] = {};
   for (int64_t first = 0; first < x.k; first += x.block, b += x.block_words) {
     const BlockHead<Zeros> head(b);
@@ -207,29 +237,27 @@ template <int Rows, bool Zeros>
     }
     const std::byte* of_word = a + sizeof(RoundedBlock);
     for (int64_t word = 0; word < words;) {
-      const int64_t end = words - word > Sums::kMost ? word + Sums::kMost : words;
-      Sums part[Rows][kPanelVectors];
+      const int64_t end = words - word > Sums<Bits>::kMost ? word + Sums<Bits>::kMost : words;
+      Sums<Bits> part[Rows][kPanelVectors];
 #pragma GCC unroll 8
       for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 2
         for (int j = 0; j < kPanelVectors; j++) part[r][j].begin(whole[r][j]);
-      for (; word < end; word++, levels += kNR, of_word += kWordLevels) {
+      for (; word < end; word++, levels += kNR, of_word += kWordLevels<Bits>) {
         fetch_words_ahead(levels);
-        Words low[kPanelVectors], high[kPanelVectors];
+        Words left[kPanelVectors];
 #pragma GCC unroll 2
-        for (int j = 0; j < kPanelVectors; j++) {
-          const Words both = load<Words>(levels + j * L);
-          low[j] = both & 0x0f0f0f0f;
-          high[j] = both >> 4 & 0x0f0f0f0f;
-        }
+        for (int j = 0; j < kPanelVectors; j++) left[j] = load<Words>(levels + j * L);
+#pragma GCC unroll 4
+        for (int i = 0; i < kInByte; i++) {
+          Words own[kPanelVectors];
+#pragma GCC unroll 2
+          for (int j = 0; j < kPanelVectors; j++) own[j] = left[j] >> (Bits * i) & kMask;
 #pragma GCC unroll 8
-        for (int r = 0; r < Rows; r++) {
-          const std::byte* at = of_word + r * row_bytes;
-          const Words even = splat<Words>(word_at(at)), odd = splat<Words>(word_at(at + 4));
+          for (int r = 0; r < Rows; r++) {
+            const Words of_row = splat<Words>(word_at(of_word + r * row_bytes + 4 * i));
 #pragma GCC unroll 2
-          for (int j = 0; j < kPanelVectors; j++) {
-            part[r][j].add(low[j], even);
-            part[r][j].add(high[j], odd);
+            for (int j = 0; j < kPanelVectors; j++) part[r][j].add(own[j], of_row);
           }
         }
       }
@@ -254,25 +282,18 @@ template <int Rows, bool Zeros>
   store_sums(x, sum, c, columns);
 }
 
-using RoundedPanel = void (*)(const Blocks&, const std::byte*, int64_t, const uint32_t*, float*,
-                              int64_t);
-
-template <bool Zeros, int... Rows>
-constexpr RoundedPanel rounded_panel(int64_t rows, std::integer_sequence<int, Rows...>) {
-  constexpr RoundedPanel kFunctions[] = {&multiply_rounded_panel<Rows + 1, Zeros>...};
-  return kFunctions[rows - 1];
-}
-RoundedPanel rounded_panel(const Blocks& x, int64_t rows) {
-  constexpr auto kCounts = std::make_integer_sequence<int, kFewRows>{};
-  return x.zeros ? rounded_panel<true>(rows, kCounts) : rounded_panel<false>(rows, kCounts);
-}
+template <int Rows, int Bits, bool Zeros>
+struct RoundedPanel {
+  static constexpr auto function = &multiply_rounded_panel<Rows, Bits, Zeros>;
+};
 
 // Rows of A that there is room for, by so many steps of k.
 void multiply_rounded_part(const Blocks& x, std::byte* room, int64_t rows, int64_t columns) {
   const int64_t row_bytes = rounded_bytes(x.k, x.block);
   round_rows(x, rows, room, row_bytes);
   const EvenRows groups(rows, kFewRows);
-  const RoundedPanel group = rounded_panel(x, groups.step), last = rounded_panel(x, groups.last);
+  const auto group = function_of<RoundedPanel>(x, groups.step);
+  const auto last = function_of<RoundedPanel>(x, groups.last);
   for (int64_t n = 0; n < columns; n += kNR) {
     const uint32_t* panel = x.b + n / kNR * x.panel;
     for (int64_t m = 0; m < rows; m += groups.step)

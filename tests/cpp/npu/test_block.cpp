@@ -1,5 +1,5 @@
-// Products with levels of 4 bits of every level, against double over operands that are exact: A and
-// zeros are quarters, scales powers of two. What is rounded has 127 times a power of two as the
+// Products with levels of a few bits of every level, against double over operands that are exact: A
+// and zeros are quarters, scales powers of two. What is rounded has 127 times a power of two as the
 // greatest magnitude of each block, so that levels stand for powers of two.
 #include <cmath>
 #include <cstring>
@@ -11,20 +11,21 @@ namespace dvm::test {
 namespace {
 
 struct Sizes {
-  int64_t m, n, k, block;
+  int64_t m, n, k, block, bits;
   bool zeros, accumulate;
 };
 
 Sizes random_sizes(Random& random, int64_t nr, bool large) {
   constexpr int64_t kDepths[] = {0, 1, 7, 8, 31, 32, 33, 100, 300};
-  constexpr int64_t kBlocks[] = {8, 16, 32, 128};
+  constexpr int64_t kBlocks[] = {16, 32, 128}, kBits[] = {2, 4, 8};
   const bool zeros = random.chance(0.5), accumulate = random.chance(0.5);
   if (large)
-    return {23, 2 * nr + 3, 4001, 32, zeros, accumulate};  // more of k than is unpacked at once
+    return {23, 2 * nr + 3, 4001, 32, 4, zeros, accumulate};  // more of k than is unpacked at once
   return {random.integer(0, 40),
           random.integer(0, 3 * nr),
           random.pick(kDepths),
           random.pick(kBlocks),
+          random.pick(kBits),
           zeros,
           accumulate};
 }
@@ -77,9 +78,10 @@ bool equal(const std::vector<float>& got, const std::vector<float>& wanted) {
 
 void test_blocks(Machine& machine, Random& random, int64_t nr, Family family, bool large) {
   const Sizes sizes = random_sizes(random, nr, large);
-  const auto [m, n, k, block, zeros, accumulate] = sizes;
+  const auto [m, n, k, block, bits, zeros, accumulate] = sizes;
+  const int64_t in_word = word_levels(bits), mask = (int64_t{1} << bits) - 1;
   const int64_t panels = (n + nr - 1) / nr, blocks = (k + block - 1) / block;
-  const int64_t first = zeros ? 2 : 1, rows = first + block / kWordLevels;
+  const int64_t first = zeros ? 2 : 1, rows = first + block / in_word;
   Array<float> a({1, m, k}, {0, k + random.integer(0, 5), 1}),
       c({1, m, n}, {0, n + random.integer(0, 5), 1});
   for (Array<float>* array : {&a, &c}) array->fill([&] { return quarter(random); });
@@ -94,7 +96,7 @@ void test_blocks(Machine& machine, Random& random, int64_t nr, Family family, bo
   const std::vector<float> before = c.copy();
   machine.lend_scratch(large || random.chance(0.7));
   context += std::string(name_of(family)) + " " + describe({m, k, n}, {a.strides(), c.strides()});
-  machine.execute(family, DType::f32, {m, k, n}, {c.place(), a.place(), b.place()}, {block},
+  machine.execute(family, DType::f32, {m, k, n}, {c.place(), a.place(), b.place()}, {block, bits},
                   accumulate ? kAccumulateAlways : 0);
   std::vector<float> wanted = before;
   for (int64_t i = 0; i < m; i++) {
@@ -103,8 +105,9 @@ void test_blocks(Machine& machine, Random& random, int64_t nr, Family family, bo
       double sum = accumulate ? before[at] : 0;
       for (int64_t step = 0; step < k; step++) {
         const auto row = [&](int64_t r) { return b.at(j / nr, step / block, r * nr + j % nr); };
-        const uint32_t word = row(first + step % block / kWordLevels);
-        const double level = static_cast<double>(word >> 4 * (step % kWordLevels) & 15) - 8;
+        const uint32_t word = row(first + step % block / in_word);
+        const auto level = static_cast<double>(
+            static_cast<int64_t>(word >> bits * (step % in_word) & mask) - middle_level(bits));
         const double zero = zeros ? float_of(row(1)) : 0;
         const double left =
             rounded.empty() ? a.at(0, i, step) : rounded[static_cast<size_t>(i * k + step)];

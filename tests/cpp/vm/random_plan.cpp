@@ -237,14 +237,16 @@ int32_t random_b_operand(Random& random, PlanBuilder& b, DType dtype, bool round
   return b.load(random_view(random, b, factor_storage(random, dtype), all), all);
 }
 
-// A constant B operand in levels of 4 bits, each block of k with a scale and maybe a zero.
+// A constant B operand in levels of a few bits, each block of k with a scale and maybe a zero.
 int32_t levels_operand(Random& random, PlanBuilder& b, int columns_per_panel) {
-  constexpr int32_t steps[] = {8, 16, 32, 128};
+  constexpr int32_t steps[] = {16, 32, 128}, bits[] = {2, 4, 8};
   Access panels;
   panels.strides.assign(b.plan.extents.size(), kNoSlot);
   panels.packed_panels = true;
   panels.block = one_of(random, steps);
-  panels.block_rows = static_cast<int32_t>(panels.block / kWordLevels + 1 + below(random, 2));
+  panels.block_bits = one_of(random, bits);
+  const auto words = static_cast<int32_t>(panels.block / word_levels(panels.block_bits));
+  panels.block_rows = static_cast<int32_t>(words + 1 + below(random, 2));
   const int64_t columns = (b.extent(b.plan.n_axis) + columns_per_panel - 1) / columns_per_panel;
   const int64_t blocks = (b.extent(b.plan.k_axis) + panels.block - 1) / panels.block;
   panels.value = b.value(DType::u32, columns * columns_per_panel * blocks * panels.block_rows);
@@ -424,7 +426,7 @@ void fill_levels(const PlanBuilder& b, int columns_per_panel, Buffers& buffers, 
   for (const Access& access : b.plan.accesses) {
     if (access.block == 0) continue;
     const auto value = static_cast<size_t>(access.value);
-    const int64_t numbers = access.block_rows - access.block / kWordLevels;
+    const int64_t numbers = access.block_rows - access.block / word_levels(access.block_bits);
     for (int64_t i = 0; i < b.value_elements[value]; ++i) {
       const int64_t row = i / columns_per_panel % access.block_rows;
       const float scale = chance(random, 50) ? 0.25f : 0.5f;

@@ -209,9 +209,10 @@ double rounded_element(const Tile& a, int64_t m, int64_t k, int64_t count, int64
 void run_matmul_blocks(const Core& core, const Decoded& d) {
   constexpr int64_t width = kColumnsPerPanel;
   const bool add = accumulates(core, d.head.flags);
-  const auto block = static_cast<int64_t>(d.extra[0]);
+  const auto block = static_cast<int64_t>(d.extra[0]), bits = static_cast<int64_t>(d.extra[1]);
+  const int64_t in_word = word_levels(bits), mask = (int64_t{1} << bits) - 1;
   const Tile& b = d.tiles[2];
-  const bool zeros = b.middle / width == block / kWordLevels + 2;
+  const bool zeros = b.middle / width == block / in_word + 2;
   const auto left = [&](int64_t m, int64_t k) {
     return static_cast<Family>(d.head.opcode / 16) == Family::m_matmul_rounded_blocks
                ? rounded_element(d.tiles[1], m, k, d.e1, block)
@@ -225,9 +226,9 @@ void run_matmul_blocks(const Core& core, const Decoded& d) {
           return read(dtype, b.element(n / width, k / block, at * width + n % width));
         };
         const double zero = zeros ? row(DType::f32, 1).real : 0;
-        const int64_t word = row(DType::i32, 1 + zeros + k % block / kWordLevels).integer;
-        const auto level = static_cast<double>(word >> 4 * (k % kWordLevels) & 15) - 8;
-        sum += left(m, k) * (level - zero) * row(DType::f32, 0).real;
+        const int64_t word = row(DType::i32, 1 + zeros + k % block / in_word).integer;
+        const int64_t level = (word >> bits * (k % in_word) & mask) - middle_level(bits);
+        sum += left(m, k) * (static_cast<double>(level) - zero) * row(DType::f32, 0).real;
       }
       d.tiles[0].set(0, m, n, {sum, 0});
     }

@@ -86,17 +86,20 @@ class Evaluation {
     return index;
   }
 
-  // A level of 4 bits, less its zero, times its scale.
+  // A level, less its zero, times its scale.
   Scalar unpacked(const Access& access, int64_t n, int64_t k) const {
     const int64_t blocks = (extents_[plan_.k_axis] + access.block - 1) / access.block;
-    const int64_t first = access.block_rows - access.block / kWordLevels;
+    const int64_t bits = access.block_bits, in_word = word_levels(bits);
+    const int64_t first = access.block_rows - access.block / in_word;
     const auto row = [&](DType dtype, int64_t at) {
       const int64_t block = n / columns_ * blocks + k / access.block;
       const int64_t element = (block * access.block_rows + at) * columns_ + n % columns_;
       return read(dtype, buffers_[access.value] + element * 4);
     };
-    const int64_t word = row(DType::i32, first + k % access.block / kWordLevels).integer;
-    const auto level = static_cast<double>(word >> 4 * (k % kWordLevels) & 15) - 8;
+    const int64_t word = row(DType::i32, first + k % access.block / in_word).integer;
+    const int64_t mask = (int64_t{1} << bits) - 1;
+    const auto level =
+        static_cast<double>((word >> bits * (k % in_word) & mask) - middle_level(bits));
     return {(level - (first == 2 ? row(DType::f32, 1).real : 0)) * row(DType::f32, 0).real, 0};
   }
 

@@ -218,12 +218,14 @@ void check_verifier() {
       "  e3 = 13\n"
       "  p0 = v0 + 0 in [0, 256)\n"
       "body\n"
-      "  m_matmul_blocks_f32 [e1,e2,e3] l:0x180(0,13,1) <- l:0x0(0,12,1), p0(32,16,1) block 8\n"
+      "  m_matmul_blocks_f32 [e1,e2,e3] l:0x180(0,13,1) <- l:0x0(0,12,1), p0(32,16,1) block 8 of 4 "
+      "bits\n"
       "end\n";
   check_rejected("whole blocks", blocks, "[0, 256)", "[0, 256)", "", true);
   check_rejected("a block that ends behind its panels", blocks, "[0, 256)", "[0, 252)",
                  "operand 2 reaches", true);
-  check_rejected("a block of no words", blocks, "block 8", "block 12", "no block", true);
+  check_rejected("a block of no words", blocks, "block 8 ", "block 12 ", "no block", true);
+  check_rejected("a block of other levels", blocks, "of 4 bits", "of 3 bits", "no levels", true);
   check_rejected("a block of other rows", blocks, "(32,16,1)", "(32,40,1)", "other rows", true);
   const std::string sum =
       "program cube\n"
