@@ -493,7 +493,7 @@ def _call(func: Any, args: Any, kwargs: dict[str, Any]) -> _Call | None:
     if not all(map(is_row_major, tensors)) or len(target._schema.returns) > 1:
         # The device `meta` does not lay out all results as the CPU does where operands are laid out otherwise, nor has each of several the
         # CPU's type.
-        metas = tree_map_only(torch.Tensor, _empty, (tuple(args), given))
+        metas = tree_map_only(torch.Tensor, _stand_in, (tuple(args), given))
     meta = target(*metas[0], **metas[1])
     results = meta if isinstance(meta, list | tuple) else [meta]
     if not all(isinstance(r, torch.Tensor) and r.numel() and r.dtype in DTYPES for r in results):
@@ -526,8 +526,11 @@ def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-def _empty(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
+    """Laid out as the tensor is. All are zeros: torch reads by some indices without a look at them."""
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    made.untyped_storage().fill_(0)
+    return made
 
 
 def _flatten(item: Any) -> Iterator[Any]:

@@ -475,3 +475,19 @@ def test_what_is_not_taken_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -
             y = y + 1
     assert tried.count(torch.ops.aten.convolution.default) <= 1
     assert tried.count(torch.ops.aten.add.Tensor) == 3
+
+
+def test_torch_is_asked_about_indices_that_are_there() -> None:
+    """It does not look at those of a pool before it writes by them."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        given, places = F.max_pool2d(x, 3, stride=2, return_indices=True)
+        return torch.ops.aten.max_pool2d_with_indices_backward(
+            given, x, [3, 3], [2, 2], [0, 0], [1, 1], False, places
+        )
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        both(program, torch.randn(2, 4, 9, 9).to(memory_format=torch.channels_last))
+    finally:
+        torch.use_deterministic_algorithms(False)
