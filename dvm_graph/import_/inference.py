@@ -112,10 +112,12 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
 
 def _forget_disputed_rank(node: Node, types: Mapping[str, onnx.TypeProto]) -> None:
     """Leaves open what remains without the axes that a Squeeze does not name: its inference takes none at
-    all for none, its kernel for all of extent 1.
+    all for none, its kernel for all of extent 1. So it does with the weights of attention, of which the inference
+    says that they have no axes where it does not know those of the queries.
     """
-    axes = node.operand(1)
-    if node.attrs.get("op") == "Squeeze" and axes is not None and axes.shape == (0,):
+    op, axes, queries = node.attrs.get("op"), node.operand(1), node.operand(0)
+    unnamed = op == "Squeeze" and axes is not None and axes.shape == (0,)
+    if unnamed or (op == "Attention" and queries is not None and queries.shape is None):
         for proto in types.values():
             proto.tensor_type.ClearField("shape")
 

@@ -190,3 +190,19 @@ def test_scores_that_are_not_finite(dtype: str, guarded: bool) -> None:
         assert_close(
             model.run(feeds)[0], session(proto).run(None, feeds)[0], reduction_length=4 * keys
         )
+
+
+def test_weights_of_queries_of_unknown_rank() -> None:
+    """onnx's inference says of them that they have no axes."""
+    model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 23]>
+    g (float[] q, float[] k, float[] v) => (float[] y, float[] weights) {
+      y, past, present, weights = Attention<qk_matmul_output_mode = 3>(q, k, v)
+    }""")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    random = np.random.default_rng(3)
+    shapes = {"q": (2, 3, 4, 8), "k": (2, 3, 6, 8), "v": (2, 3, 6, 8)}
+    feeds = {name: random.standard_normal(s, np.float32) for name, s in shapes.items()}
+    expected = session(model).run(None, feeds)
+    for mine, theirs in zip(dvm_graph.optimize(model).run(feeds), expected, strict=True):
+        assert_close(mine, theirs)
