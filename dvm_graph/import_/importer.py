@@ -47,7 +47,7 @@ from dvm_graph.import_.tensors import (
     sparse_to_array,
     tensor_to_array,
 )
-from dvm_graph.import_.types import read_holding, read_type
+from dvm_graph.import_.types import declared_type, read_holding, read_type
 from dvm_graph.import_.vendor_library import newest_version
 from dvm_graph.ir import Dim, DType, Graph, ModelMetadata, Node, Value
 from dvm_graph.options import Options
@@ -200,7 +200,7 @@ class Importer:
             self._symbols.end_of_inputs()
         for node in self.import_nodes(scope, proto.node, {}):
             graph.add(node)
-        _keep_declared_types(scope, proto)
+        _keep_declared_types(scope, proto, named=self._dims_by_name)
         names = []
         for info in proto.output:
             value = scope.find(info.name)
@@ -239,7 +239,7 @@ class Importer:
             dtype, shape = read_type(info.type, functools.partial(self._dim, info.name))
             value = Value(scope.graph.unique_name(info.name), dtype, shape)
             if dtype is DType.OPAQUE:
-                value.opaque_type = info.type.SerializeToString()
+                value.opaque_type = declared_type(info.type, named=self._dims_by_name)
                 value.holds = read_holding(info.type)
             scope.define(info.name, value, "an input")
             scope.graph.inputs.append(value)
@@ -434,12 +434,12 @@ def finish_node(graph: Graph, node: Node, schema: Signature) -> None:
         )
 
 
-def _keep_declared_types(scope: Scope, proto: onnx.GraphProto) -> None:
+def _keep_declared_types(scope: Scope, proto: onnx.GraphProto, *, named: bool) -> None:
     for infos in (proto.value_info, proto.output):
         for info in infos:
             value = scope.values.get(info.name)
             if value is not None and value.producer is not None and info.HasField("type"):
-                value.opaque_type = info.type.SerializeToString()
+                value.opaque_type = declared_type(info.type, named=named)
 
 
 def _result_dtype(node: Node, index: int, schema: Signature) -> DType:

@@ -52,6 +52,20 @@ def _holding_proto(holding: Holding) -> onnx.TypeProto:
     return onnx.helper.make_optional_type_proto(held) if holding.optional else held
 
 
+def declared_type(proto: onnx.TypeProto, *, named: bool) -> bytes:
+    """A type as a model declares it, for who reads it back; without the names of dims, where these are to say nothing."""
+    if named:
+        return proto.SerializeToString()
+    result = onnx.TypeProto()
+    result.CopyFrom(proto)
+    held = result
+    while (kind := held.WhichOneof("value")) in ("optional_type", "sequence_type"):
+        held = getattr(held, kind).elem_type
+    for dim in held.tensor_type.shape.dim if kind == "tensor_type" else ():
+        dim.ClearField("dim_param")
+    return result.SerializeToString()
+
+
 def read_holding(proto: onnx.TypeProto) -> Holding | None:
     """What a sequence or optional value of a type holds; None: not tensors that kernels can hold."""
     held, kinds = proto, []

@@ -51,10 +51,10 @@ void DimBinder::bind(uint32_t value, std::span<const int64_t> shape, Dims& dims)
     const std::string& symbol = model_.dims.symbols[binding->symbol];
     const int64_t scaled = extent - binding->shift;
     if (scaled % binding->scale != 0 || scaled / binding->scale < 0) {
-      contradicted(value, name_of(value) + at_axis(binding->axis) + " has extent " +
-                              std::to_string(extent) + ", which is not " +
-                              model_.dims.text(model_.values[value].shape[binding->axis]) +
-                              " for any non-negative integer " + symbol);
+      throw ContradictionError(name_of(value) + at_axis(binding->axis) + " has extent " +
+                               std::to_string(extent) + ", which is not " +
+                               model_.dims.text(model_.values[value].shape[binding->axis]) +
+                               " for any non-negative integer " + symbol);
     }
     const int64_t bound = scaled / binding->scale;
     const auto number = static_cast<int>(binding->symbol);
@@ -63,11 +63,19 @@ void DimBinder::bind(uint32_t value, std::span<const int64_t> shape, Dims& dims)
       bound_by_[binding->symbol] = value;
     } else if (dims.symbol(number) != bound) {
       const int64_t by = bound_by_[binding->symbol];  // -1: whoever runs this as a body
-      contradicted(value, symbol + " is " + std::to_string(dims.symbol(number)) + " by " +
-                              (by < 0 ? "what is around" : name_of(static_cast<uint32_t>(by))) +
-                              " and " + std::to_string(bound) + " by " + name_of(value) +
-                              at_axis(binding->axis));
+      throw ContradictionError(symbol + " is " + std::to_string(dims.symbol(number)) + " by " +
+                               (by < 0 ? "what is around" : name_of(static_cast<uint32_t>(by))) +
+                               " and " + std::to_string(bound) + " by " + name_of(value) +
+                               at_axis(binding->axis));
     }
+  }
+}
+
+void DimBinder::check_known(uint32_t value, std::span<const int64_t> shape,
+                            const Dims& dims) const {
+  const std::vector<DimSlot>& slots = model_.values[value].shape;
+  if (std::ranges::all_of(slots, [&](DimSlot slot) { return dims.ok(slot); })) {
+    check(value, shape, dims);
   }
 }
 
@@ -79,8 +87,9 @@ void DimBinder::check(uint32_t value, std::span<const int64_t> shape, const Dims
     const DimInstruction& dim = model_.dims.instructions[static_cast<size_t>(slots[axis])];
     const std::string text = model_.dims.text(slots[axis]), actual = std::to_string(shape[axis]);
     if (dim.op == DimOp::symbol) {
-      contradicted(value, text + " is " + std::to_string(expected) + binders_of(slots[axis], dims) +
-                              " and " + actual + " by " + name_of(value) + at_axis(axis));
+      throw ContradictionError(text + " is " + std::to_string(expected) +
+                               binders_of(slots[axis], dims) + " and " + actual + " by " +
+                               name_of(value) + at_axis(axis));
     }
     const std::string because = dim.op == DimOp::constant
                                     ? std::string()
@@ -88,13 +97,8 @@ void DimBinder::check(uint32_t value, std::span<const int64_t> shape, const Dims
     const std::string what = name_of(value) + at_axis(axis) + " has extent " + actual +
                              ", expected " + std::to_string(expected) + because;
     if (dim.op == DimOp::constant) throw ShapeError(what);
-    contradicted(value, what);
+    throw ContradictionError(what);
   }
-}
-
-void DimBinder::contradicted(uint32_t value, const std::string& what) const {
-  if (is_input(value)) throw ContradictionError(what);
-  throw ShapeError(what);
 }
 
 bool DimBinder::is_input(uint32_t value) const {

@@ -17,13 +17,17 @@ class DimBinder {
   void clear();
 
   // Checks the rank of a value's tensor and binds the symbols that the value decides. Throws
-  // InputError for an input of another rank, and a ContradictionError for a result of one;
-  // ShapeError where a symbol would get a second value, a negative or a fractional one: for an
-  // input a ContradictionError, as `check` does.
+  // InputError for an input of another rank; ContradictionError for a result of one, and where a
+  // symbol would get a second value, a negative or a fractional one. (Results bind the names of
+  // inputs that have no extents here, of text for instance.)
   void bind(uint32_t value, std::span<const int64_t> shape, Dims& dims);
 
-  // Checks every extent against its (evaluated) slot. Throws ShapeError naming both sides.
+  // Checks every extent against its (evaluated) slot. Throws ShapeError naming both sides: where
+  // that is no number, a ContradictionError.
   void check(uint32_t value, std::span<const int64_t> shape, const Dims& dims) const;
+
+  // As `check`, where every extent has been evaluated; else nothing.
+  void check_known(uint32_t value, std::span<const int64_t> shape, const Dims& dims) const;
 
   // Confirms the compiler's assumptions, as far as their dims are known. Throws ShapeError.
   void check_assumptions(const Dims& dims) const;
@@ -32,7 +36,6 @@ class DimBinder {
   const std::string& name_of(uint32_t value) const { return model_.values[value].name; }
   bool is_input(uint32_t value) const;
   std::string binders_of(DimSlot slot, const Dims& dims) const;
-  [[noreturn]] void contradicted(uint32_t value, const std::string& what) const;
 
   const Model& model_;
   std::vector<std::vector<const SymbolBinding*>> by_value_;

@@ -477,6 +477,8 @@ void Runner::accept_results(const OuterCall& call, std::span<const Tensor> resul
                            numpy_name(results[i].dtype) + " instead of " + numpy_name(value.dtype));
     }
     accept(call.outputs[i], results[i]);
+    // What needs no further evaluation is read by what comes next.
+    if (!value.opaque) binder_.check_known(call.outputs[i], results[i].shape, dims_);
   }
 }
 

@@ -149,3 +149,30 @@ def test_a_run_within_the_one_that_compiles() -> None:
         assert all(shapes == [(3,), (5,)] for shapes in ran)
     """
     in_child(inside)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'y = RegexFullMatch<pattern = "a.*">(s)',
+        'm = RegexFullMatch<pattern = "a.*">(s) y = Not(m)',
+        'm = StringNormalizer(s) y = RegexFullMatch<pattern = "a.*">(m)',
+    ],
+)
+def test_names_of_text_that_only_its_readers_tell(body: str) -> None:
+    proto = parse(f"g (string[n] s, float[n] x) => (bool[k] y, float[l] z) {{ {body} z = Exp(x) }}")
+    text = np.array(["a", "b", "ab", "c"], object)
+    model, reference = dvm_graph.optimize(proto), session(proto)
+    for n, m in ((4, 4), (2, 3), (4, 0)):
+        feeds = {"s": text[:n], "x": normal(m)}
+        for got, want in zip(model.run(feeds), reference.run(None, feeds), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_axes_of_one_text_that_have_one_name() -> None:
+    proto = parse(
+        'g (string[n, n] s) => (bool[k, l] y) { m = RegexFullMatch<pattern = "a.*">(s) y = Not(m) }'
+    )
+    text = np.array([["a", "b", "ab"], ["c", "", "a"]], object)
+    (y,) = dvm_graph.optimize(proto).run({"s": text})
+    np.testing.assert_array_equal(y, session(proto).run(None, {"s": text})[0])
