@@ -85,7 +85,7 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         except (onnx.shape_inference.InferenceError, RuntimeError) as error:
             raise ShapeError(f"{_where(node)}: {error}") from error
         types = {info.name: info.type for info in inferred.graph.output} if inferred else {}
-        _forget_disputed_rank(node, types)
+        _forget_disputed_rank(node, proto, types)
         _forget_disputed_extents(proto, node.version, types)
         if types and all(map(_has_rank, types.values())):
             return types
@@ -101,7 +101,7 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
             info.CopyFrom(known_elements)
     try:
         types |= vendor_library.result_types(model)
-        _forget_disputed_rank(node, types)
+        _forget_disputed_rank(node, proto, types)
         _forget_disputed_extents(proto, node.version, types)
         return types
     except UnsupportedError as error:
@@ -110,16 +110,20 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         raise UnsupportedError(f"{_where(node)} ({proto.op_type}): {error}") from error
 
 
-def _forget_disputed_rank(node: Node, types: Mapping[str, onnx.TypeProto]) -> None:
+def _forget_disputed_rank(
+    node: Node, proto: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]
+) -> None:
     """Leaves open what remains without the axes that a Squeeze does not name: its inference takes none at
     all for none, its kernel for all of extent 1. So it does with the weights of attention, of which the inference
-    says that they have no axes where it does not know those of the queries.
+    says that they have no axes where it does not know those of the queries; in a body it may not.
     """
-    op, axes, queries = node.attrs.get("op"), node.operand(1), node.operand(0)
-    unnamed = op == "Squeeze" and axes is not None and axes.shape == (0,)
-    if unnamed or (op == "Attention" and queries is not None and queries.shape is None):
-        for proto in types.values():
-            proto.tensor_type.ClearField("shape")
+    first, *inside = every_node([proto])
+    axes, queries = node.operand(1), node.operand(0)
+    unnamed = first.op_type == "Squeeze" and axes is not None and axes.shape == (0,)
+    weights = first.op_type == "Attention" and queries is not None and queries.shape is None
+    if unnamed or weights or any(n.op_type == "Attention" and len(n.output) > 3 for n in inside):
+        for known in types.values():
+            known.tensor_type.ClearField("shape")
 
 
 def _forget_disputed_extents(
@@ -131,7 +135,8 @@ def _forget_disputed_extents(
     It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says, do not; it
     pads for dilated windows as if they were not, and has one over nothing where strides are longer; it adds
     `output_padding` to what `SAME` determines; it counts no keys where the weights of attention without a past are
-    asked for, and no values where a bias of queries, keys and values has an unknown extent; it resizes along axes that
+    asked for, and no values where a bias of queries, keys and values has an unknown extent; it takes a byte of several
+    numbers for one where rows of them are gathered; it resizes along axes that
     are counted from the end where a ratio is to be kept; it takes half of a spectrum for all of it, where the length is
     no constant, or where that is the default; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
     of the other, and what a body's results are for what they are over no turns. What comes of bodies in which there is
@@ -161,6 +166,8 @@ def _disputed_from(node: onnx.NodeProto, version: int) -> int | None:
         first, disputed = 2, same and any(attributes.get("output_padding", ()))
     elif node.domain == "com.microsoft" and node.op_type in ("Attention", "QAttention"):
         first, disputed = 2, True
+    elif node.op_type == "GatherBlockQuantized":
+        disputed = True
     elif node.op_type == "Attention":
         first, disputed = 3, len(node.output) > 3
     elif node.op_type == "Resize":

@@ -54,16 +54,16 @@ def _holding_proto(holding: Holding) -> onnx.TypeProto:
 
 def declared_type(proto: onnx.TypeProto, *, named: bool) -> bytes:
     """A type as a model declares it, for who reads it back; without the names of dims, where these are to say nothing."""
-    if named:
-        return proto.SerializeToString()
     result = onnx.TypeProto()
     result.CopyFrom(proto)
     held = result
     while (kind := held.WhichOneof("value")) in ("optional_type", "sequence_type"):
         held = getattr(held, kind).elem_type
-    for dim in held.tensor_type.shape.dim if kind == "tensor_type" else ():
-        dim.ClearField("dim_param")
-    return result.SerializeToString()
+    if kind == "tensor_type" and not named:
+        for dim in held.tensor_type.shape.dim:
+            dim.ClearField("dim_param")
+    serialized: bytes = result.SerializeToString()
+    return serialized
 
 
 def read_holding(proto: onnx.TypeProto) -> Holding | None:

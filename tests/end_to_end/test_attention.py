@@ -192,12 +192,17 @@ def test_scores_that_are_not_finite(dtype: str, guarded: bool) -> None:
         )
 
 
-def test_weights_of_queries_of_unknown_rank() -> None:
+_WEIGHTS = "y, past, present, weights = Attention<qk_matmul_output_mode = 3>(q, k, v)"
+_TURNS = f"""y, weights = Loop (two, on) <body = b (int64 turn, bool o) => (bool on2, float[] y, float[] weights) {{
+  on2 = Identity(o) {_WEIGHTS}
+}}>"""
+
+
+@pytest.mark.parametrize("body", [_WEIGHTS, _TURNS])
+def test_weights_of_queries_of_unknown_rank(body: str) -> None:
     """onnx's inference says of them that they have no axes."""
-    model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 23]>
-    g (float[] q, float[] k, float[] v) => (float[] y, float[] weights) {
-      y, past, present, weights = Attention<qk_matmul_output_mode = 3>(q, k, v)
-    }""")
+    model = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 23]>
+    g (float[] q, float[] k, float[] v) => (float[] y, float[] weights) <int64 two = {{2}}, bool on = {{1}}> {{ {body} }}""")
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.ClearField("shape")
     random = np.random.default_rng(3)

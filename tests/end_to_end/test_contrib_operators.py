@@ -157,3 +157,26 @@ def test_models_that_onnxruntime_has_optimized(name: str, level: str, tmp_path: 
     assert any(entry.domain for entry in onnx.load(path).graph.node)
     result = dvm_graph.compare(str(path))
     assert result.passed, str(result)
+
+
+@pytest.mark.parametrize("index", [(3,), (2, 2)])
+def test_rows_of_computed_bytes_that_hold_several_numbers(index: tuple[int, ...]) -> None:
+    """onnxruntime's inference takes each for one."""
+    random = np.random.default_rng(2)
+    rows = {"rows": random.integers(0, 256, (5, 32), np.uint8), "at": random.integers(0, 5, index)}
+    nodes = [
+        node("Max", "rows least", "raised", ""),
+        node("GatherBlockQuantized", "raised at scales", "taken", block_size=16),
+        node("Exp", "taken", "y", ""),
+    ]
+    constants = {"scales": drawn(5, 4) / 16, "least": np.array(3, np.uint8)}
+    check(model(nodes, rows, constants), rows)
+
+
+def test_a_mean_that_is_never_subtracted() -> None:
+    """onnxruntime names it among the results, and computes none."""
+    feeds = {"x": drawn(2, 3, 8), "skip": drawn(2, 3, 8), "scale": drawn(8)}
+    nodes = [node("SkipSimplifiedLayerNormalization", "x skip scale", "y mean inverse")]
+    check(model(nodes, feeds, outputs=("y", "inverse")), feeds)
+    compiled = dvm_graph.optimize(model(nodes, feeds, outputs=("y", "mean")))
+    assert compiled.run(feeds)[1].shape == (2, 3, 1)
