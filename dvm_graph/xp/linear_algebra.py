@@ -68,5 +68,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     b = moveaxis(b, axis_of(axis, b.ndim), -1)
     if a.shape[-1] != b.shape[-1]:
         raise ShapeError(f"vecdot: vectors of {a.shape[-1]} and of {b.shape[-1]} elements")
+    if a.dtype.kind == "b":
+        raise OnHost("kernels count truths, which numpy does not here")
     products = multiply(conj(a), b)
     return reduced("reduce_sum", products, (products.ndim - 1,), False)

@@ -79,6 +79,7 @@ CASES: dict[str, Case] = {
     "matmul of integers": lambda ns, x, n: n @ n.T,
     "tensordot": lambda ns, x, n: ns.tensordot(x, x, axes=((1, 2), (1, 2))),
     "vecdot": lambda ns, x, n: ns.vecdot(x, x + 1, axis=-1),
+    "vecdot of truth": lambda ns, x, n: ns.vecdot(n > 0, n > 2, axis=0),
     "outer": lambda ns, x, n: ns.linalg.outer(n[0], n[1]),
     "norm": lambda ns, x, n: ns.linalg.vector_norm(x, axis=1),
     "fft": lambda ns, x, n: ns.abs(ns.fft.rfft(x)),
