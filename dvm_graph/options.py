@@ -109,8 +109,8 @@ class Options:
     fed_initializers: frozenset[str] = frozenset()
     """Initializers that the model declares as inputs as well, and that every run is fed instead."""
     dims_by_name: bool = True
-    """Dims of inputs that have one name are equal, those of an expression are what it says, and results whose rank
-    nothing else tells have that which the model declares. False: each is known by nothing but the run, as to onnxruntime.
+    """Dims of inputs that have one name are equal, those of an expression are what it says, results whose rank
+    nothing else tells have that which the model declares, and bodies that run on onnxruntime take and give the shapes that are declared for them. False: each is known by nothing but the run, as to onnxruntime.
     A run that contradicts what is declared compiles the model so, once."""
     limits: FusionLimits = field(default_factory=FusionLimits)
     fallbacks: str = "if_needed"

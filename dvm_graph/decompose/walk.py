@@ -477,7 +477,7 @@ class _Walk:
             source=node.source,
             regions=node.regions,
         )
-        infer_vendor(vendor, self._facts, declared_ranks=self._options.dims_by_name)
+        infer_vendor(vendor, self._facts, declared_shapes=self._options.dims_by_name)
         expect_survival(node, operands, self._facts)
         types = self._deduced(node, operands).types
         for value, deduced in zip(vendor.outputs, types, strict=False):

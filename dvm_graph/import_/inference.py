@@ -38,8 +38,9 @@ _NAMED = ("Loop", "Scan", "Slice")
 """Operators whose inference is right about numbers, and not about names."""
 
 
-def infer_vendor(node: Node, facts: Facts, *, declared_ranks: bool = True) -> None:
-    """Sets dtype and shape of a vendor node's results; of ranks that nothing else tells the model may be believed.
+def infer_vendor(node: Node, facts: Facts, *, declared_shapes: bool = True) -> None:
+    """Sets dtype and shape of a vendor node's results; of ranks that nothing else tells, and of what bodies take and give,
+    the model may be believed.
 
     Raises:
         ShapeError: the operands' types or shapes contradict the operator.
@@ -54,12 +55,14 @@ def infer_vendor(node: Node, facts: Facts, *, declared_ranks: bool = True) -> No
     for value in hidden:
         dims |= _show_elements(model.graph, value)
     _untype_outputs(model.graph)
+    if not declared_shapes:
+        _forget_shapes_in_bodies(model.graph)
     types = _infer_types(node, model)
     for index, value in enumerate(node.outputs):
         if value.name in types:
             _set_type(node, index, types[value.name], dims, facts)
             if value.shape is None and value.dtype is not DType.OPAQUE:
-                value.shape = _fallback_shape(node, index, declared_ranks, facts)
+                value.shape = _fallback_shape(node, index, declared_shapes, facts)
     x = node.operand(0)
     if node.attrs.get("op") == "NonZero" and x is not None and x.shape == ():
         value = node.output  # a scalar counts as one element along one axis, not along none
@@ -71,6 +74,16 @@ def _untype_outputs(graph: onnx.GraphProto) -> None:
     produced = [name for node in graph.node for name in node.output if name]
     del graph.output[:]
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in produced)
+
+
+def _forget_shapes_in_bodies(graph: onnx.GraphProto) -> None:
+    for node in every_node(graph.node):
+        for body in (
+            part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)
+        ):
+            for info in (*body.input, *body.output, *body.value_info):
+                if info.type.HasField("tensor_type"):
+                    info.type.tensor_type.ClearField("shape")
 
 
 def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypeProto]:
@@ -221,11 +234,11 @@ def _read_dim(
     return symbol
 
 
-def _fallback_shape(node: Node, index: int, declared_ranks: bool, facts: Facts) -> Shape | None:
+def _fallback_shape(node: Node, index: int, declared_shapes: bool, facts: Facts) -> Shape | None:
     """Fresh dims where the inference does not find the rank, but the operator or the model tells it."""
     value, rank = node.outputs[index], result_ranks(node)[index]
     # Over no turns, onnxruntime makes up a rank of its own.
-    if rank is None and declared_ranks and node.attrs.get("op") != "Loop":
+    if rank is None and declared_shapes and node.attrs.get("op") != "Loop":
         declared = onnx.TypeProto.FromString(value.opaque_type).tensor_type
         rank = len(declared.shape.dim) if declared.HasField("shape") else None
     if rank is None:

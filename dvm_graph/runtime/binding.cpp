@@ -96,7 +96,7 @@ void DimBinder::check(uint32_t value, std::span<const int64_t> shape, const Dims
                                     : ", which is " + text + binders_of(slots[axis], dims);
     const std::string what = name_of(value) + at_axis(axis) + " has extent " + actual +
                              ", expected " + std::to_string(expected) + because;
-    if (dim.op == DimOp::constant) throw ShapeError(what);
+    if (dim.op == DimOp::constant && is_input(value)) throw ShapeError(what);
     throw ContradictionError(what);
   }
 }

@@ -22,8 +22,8 @@ class DimBinder {
   // inputs that have no extents here, of text for instance.)
   void bind(uint32_t value, std::span<const int64_t> shape, Dims& dims);
 
-  // Checks every extent against its (evaluated) slot. Throws ShapeError naming both sides: where
-  // that is no number, a ContradictionError.
+  // Checks every extent against its (evaluated) slot. Throws a ContradictionError naming both
+  // sides; a ShapeError for an input that is to have another number of elements.
   void check(uint32_t value, std::span<const int64_t> shape, const Dims& dims) const;
 
   // As `check`, where every extent has been evaluated; else nothing.

@@ -106,3 +106,21 @@ def test_a_saved_model_has_nothing_to_compile(tmp_path: Path) -> None:
         dvm_graph.load(tmp_path / "believes.dvm").run(feeds)
     (got,) = dvm_graph.load(tmp_path / "asks.dvm").run(feeds)
     assert got.shape == (1, 2, 4)
+
+
+@pytest.mark.parametrize("dtype", ["float", "uint64"])
+@pytest.mark.parametrize("declared", ["[9, 2]", "[q, q]", "[q, 4]"])
+def test_extents_that_a_body_declares_and_does_not_have(declared: str, dtype: str) -> None:
+    """Where the body runs on onnxruntime, which is not told the rank of what it reads, or has the only kernels."""
+    text = f"""g ({dtype}[a, b] x, int64 k) => ({dtype}[n, c, d] y) {{
+      y = Loop (k, , ) <body = r (int64 i, bool on) => (bool on2, {dtype}{declared} t) {{
+        on2 = Identity(on) t = Min(x, x)
+      }}> }}"""
+    proto = parse(text)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    reference, model = session(proto), dvm_graph.optimize(proto)
+    for shape in ((2, 4), (3, 3), (9, 2)):
+        feeds = {"x": normal(*shape).astype(dtype.replace("float", "float32")), "k": np.array(2)}
+        (got,), (want,) = model.run(feeds), reference.run(None, feeds)
+        np.testing.assert_array_equal(got, want)
