@@ -202,6 +202,7 @@ def one_hot(builder: Builder, node: Node, operands: Operands) -> Results:
     negative = builder.lt(indices, builder.scalar(0, DType.INT64))
     indices = builder.select(negative, builder.add(indices, depth_tensor), indices)
     classes = positions(builder, depth, axis, indices.rank)
+    builder.facts.assume_equal(shape_of(values)[0], 2, "OneHot has two values")
     off, on = (builder.reshape(part(builder, values, 0, i, 1), ()) for i in (0, 1))
     return [builder.select(builder.eq(classes, indices), on, off)]
 

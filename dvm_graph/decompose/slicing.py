@@ -184,7 +184,12 @@ def _or_default(operands: Operands, index: int, default: Sequence[int]) -> Seque
 
 
 def part(builder: Builder, x: Value, axis: int, start: Dim, size: Dim, step: int = 1) -> Value:
-    """`x` with one axis cut down to `size` positions from `start`."""
+    """`x` with one axis cut down to `size` positions from `start`; those that are read are there."""
+    extent, *others = shape_of(x)[axis], *shape_of(x)[:axis], *shape_of(x)[axis:][1:]
+    is_read = all(builder.facts.bounds(other)[0] > 0 for other in others)
+    if is_read and isinstance(start, int) and isinstance(size, int) and size > 0:
+        end = max(start, start + (size - 1) * step) + 1
+        builder.facts.assume_range(extent, end, None, "a part lies within its whole")
     starts: list[Dim] = [0] * x.rank
     steps, sizes = [1] * x.rank, list(shape_of(x))
     starts[axis], steps[axis], sizes[axis] = start, step, size

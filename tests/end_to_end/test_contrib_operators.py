@@ -5,6 +5,7 @@ Those that are decomposed natively are cases of `tests/decompose`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -180,3 +181,18 @@ def test_a_mean_that_is_never_subtracted() -> None:
     check(model(nodes, feeds, outputs=("y", "inverse")), feeds)
     compiled = dvm_graph.optimize(model(nodes, feeds, outputs=("y", "mean")))
     assert compiled.run(feeds)[1].shape == (2, 3, 1)
+
+
+def test_a_weight_s_blocks_that_a_run_tells() -> None:
+    random = np.random.default_rng(4)
+    feeds = {"block": random.integers(0, 2, (40,), np.int32)}
+    constants = {
+        "x": drawn(2, 40),
+        "packed": random.integers(0, 256, (3, 2, 16), np.uint8),
+        "scales": drawn(3, 2),
+        "zeros": drawn(3, 2),  # bytes are read otherwise there
+    }
+    nodes = [node("MatMulNBits", "x packed scales zeros block", K=40, N=3, bits=4, block_size=32)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(model(nodes, feeds, constants), feeds)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 import dvm_graph
+from dvm_graph.errors import ShapeError
 
 TYPES = [np.float32, np.float64, np.float16, np.int64, np.int8, np.bool_]
 COUNTS = (1, 7, 8, 255, 256, 257, 1000)
@@ -95,3 +96,28 @@ def test_casts_of_odd_counts(before: type, after: type) -> None:
     for count in (1, 3, 4, 7, 15, 16, 63, 64, 1001):
         x = drawn(before, count)
         np.testing.assert_array_equal(model.run({"x": x})[0], x.astype(after))
+
+
+def test_values_of_one_hot_whose_number_a_run_tells() -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+    g (int64[a] index, float[v] values, float[a, d] x) => (float[a, d] y) <int64 depth = {5}> {
+      hot = OneHot(index, depth, values) y = Add(hot, x)
+    }""")
+    model = dvm_graph.optimize(proto, strict=True)
+    index, x = np.array([4, -5, 7]), drawn(np.float32, 3, 5)
+    (y,) = model.run({"index": index, "values": np.float32([2, 3]), "x": x})
+    np.testing.assert_array_equal(y, x + 2 + (np.arange(5) == [[4], [0], [7]]))
+    for number in (1, 3):
+        with pytest.raises(ShapeError, match="OneHot has two values"):
+            model.run({"index": index, "values": np.zeros(number, np.float32), "x": x})
+
+
+def test_the_least_of_rows_of_which_there_are_none() -> None:
+    """The first element of a row, which the result begins with, need not be there."""
+    proto = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+    g (float16[a, b] x) => (int64[a, c] y) { y = ArgMin<axis = -1>(x) }""")
+    model = dvm_graph.optimize(proto, strict=True)
+    (y,) = model.run({"x": np.zeros((0, 0), np.float16)})
+    assert y.shape == (0, 1)
+    (y,) = model.run({"x": np.float16([[2, 1, 3]])})
+    assert y == 1
