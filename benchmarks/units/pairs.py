@@ -1,6 +1,6 @@
 """Pairs of operators, fused, apart and on onnxruntime: `python -m benchmarks.units.pairs [--minutes 4] [--seed 0] [--least 1.5]`.
 
-Every operator kind behind every other, with every view between (`tests/end_to_end/pairs.py`), at extents where
+Every operator kind behind every other, with every view between (`tests/end_to_end/steps.py`), at extents where
 kernels take tenths of milliseconds: a fused kernel that is slower than separate ones is a wrong decision, or a
 kernel whose loops suit nobody. Pairs come in a drawn order; those above `--least` are listed, the slowest first.
 All engines run in this process, one after the other: small ratios are noise.
@@ -21,7 +21,7 @@ from rich.table import Table
 
 import dvm_graph
 from dvm_graph.errors import DvmError
-from tests.end_to_end import pairs
+from tests.end_to_end import pairs, steps
 
 CHANNELS, WIDTH, SIDE, BATCH = 32, 32, 40, 2
 _SECONDS = 0.004
@@ -40,9 +40,9 @@ def main(minutes: float, seed: int, least: float) -> None:
         ("a", CHANNELS, "c", "d"),
         ((BATCH, CHANNELS, SIDE, SIDE),),
     )
-    pairs.WIDTH = WIDTH
+    steps.WIDTH = WIDTH
     names = itertools.product(
-        pairs.OPERATORS, pairs.VIEWS, pairs.CONSUMERS, ("nothing", "result"), [declared]
+        steps.OPERATORS, steps.VIEWS, steps.CONSUMERS, ("nothing", "result"), [declared]
     )
     cases = [pairs.Pair(*each) for each in names]
     random.Random(seed).shuffle(cases)

@@ -11,10 +11,7 @@ import dvm_graph
 from dvm_graph._core import simd_levels
 from tests.end_to_end.pairs import (
     BESIDE,
-    CONSUMERS,
-    OPERATORS,
     OPTIONS,
-    VIEWS,
     Meeting,
     Pair,
     build,
@@ -22,6 +19,7 @@ from tests.end_to_end.pairs import (
     meetings,
     pairs,
 )
+from tests.end_to_end.steps import CONSUMERS, OPERATORS, VIEWS
 
 LEVELS = simd_levels()
 NO_FLOATS = {"compared"}
@@ -32,7 +30,7 @@ def _name(case: Pair) -> str:
     return " ".join(vars(case).values())
 
 
-CHOSEN = [pair for pair in random.Random(0).sample(list(pairs()), 400) if build(pair)]
+CHOSEN = [pair for pair in random.Random(0).sample(pairs(), 400) if build(pair)]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +46,7 @@ NARROW = [
     (pair, simd)
     for dtype, count in (("float16", 160), ("bfloat16", 160), ("float64", 80))
     for pair, simd in zip(
-        random.Random(dtype).sample(list(pairs(dtype)), count), itertools.cycle((None, *LEVELS))
+        random.Random(dtype).sample(pairs(dtype), count), itertools.cycle((None, *LEVELS))
     )
     if build(pair)
 ]
@@ -66,7 +64,7 @@ OTHERS = [
     (pair, options)
     for dtype in ("int64", "int32", "uint8", "bool")
     for pair, options in zip(
-        random.Random(dtype).sample(list(pairs(dtype)), 80), itertools.cycle(OPTIONS)
+        random.Random(dtype).sample(pairs(dtype), 80), itertools.cycle(OPTIONS)
     )
     if build(pair)
 ]
@@ -95,9 +93,9 @@ def test_all_kinds_are_among_them() -> None:
     assert {pair.beside for pair, _ in OTHERS} == set(BESIDE) - {"consumer"}
 
 
-SQUARE = [m for m in meetings() if m.producer == "input" and m.declared == "one symbol"]
-PRODUCTS = [m for m in SQUARE if m.left == m.right == "product" and build(m)]
-MET = [m for m in random.Random(0).sample(list(meetings()), 1500) if build(m)]
+SQUARE = meetings(producers=["input"], declared=["one symbol"], readers=["product"])
+PRODUCTS = [m for m in SQUARE if build(m)]
+MET = [m for m in random.Random(0).sample(meetings(), 1500) if build(m)]
 
 
 @pytest.mark.parametrize("meeting", [*PRODUCTS, *MET], ids=lambda of: " ".join(vars(of).values()))
