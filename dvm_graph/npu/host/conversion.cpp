@@ -58,26 +58,33 @@ DVM_TEST(v_isinf, magnitude == infinity)
 DVM_TEST(v_isfinite, magnitude < infinity)
 #undef DVM_TEST
 
-// How vectors are compared: the operation, and the predicates of instructions that give a bit per
-// lane.
+// How vectors are compared: the operation, and the predicates, by the names of x86's header, of
+// instructions that give a bit per lane. Those of floats are quiet about NaN.
+#if defined(DVM_AVX512)
+#define DVM_PREDICATES(integer, floating) \
+  static constexpr int kInteger = _MM_CMPINT_##integer, kFloat = _CMP_##floating;
+#else
+#define DVM_PREDICATES(integer, floating)
+#endif
 template <Family F>
 struct Compare;
-#define DVM_COMPARE(name, operation, integer, floating)         \
-  template <>                                                   \
-  struct Compare<Family::name> {                                \
-    static constexpr int kInteger = integer, kFloat = floating; \
-    template <class V>                                          \
-    DVM_INLINE static auto lanes(V a, V b) {                    \
-      return a operation b;                                     \
-    }                                                           \
+#define DVM_COMPARE(name, operation, integer, floating) \
+  template <>                                           \
+  struct Compare<Family::name> {                        \
+    DVM_PREDICATES(integer, floating)                   \
+    template <class V>                                  \
+    DVM_INLINE static auto lanes(V a, V b) {            \
+      return a operation b;                             \
+    }                                                   \
   };
-DVM_COMPARE(v_eq, ==, 0, 0)
-DVM_COMPARE(v_ne, !=, 4, 4)
-DVM_COMPARE(v_lt, <, 1, 17)
-DVM_COMPARE(v_le, <=, 2, 18)
-DVM_COMPARE(v_gt, >, 6, 30)
-DVM_COMPARE(v_ge, >=, 5, 29)
+DVM_COMPARE(v_eq, ==, EQ, EQ_OQ)
+DVM_COMPARE(v_ne, !=, NE, NEQ_UQ)
+DVM_COMPARE(v_lt, <, LT, LT_OQ)
+DVM_COMPARE(v_le, <=, LE, LE_OQ)
+DVM_COMPARE(v_gt, >, NLE, GT_OQ)
+DVM_COMPARE(v_ge, >=, NLT, GE_OQ)
 #undef DVM_COMPARE
+#undef DVM_PREDICATES
 
 #if defined(DVM_AVX512)
 template <class Op, class T>
