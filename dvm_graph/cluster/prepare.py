@@ -1,7 +1,7 @@
 """Brings a graph of basic operators into the form that clustering wants.
 
-  * A view, a dims scalar or a small computation of scalars is repeated for each of its users, so that
-    each kernel can take in its own; but not for windows and gathers that can take in none.
+  * A view, what counts along an axis, a dims scalar or a small computation of scalars is repeated for each of its users, so
+    that each kernel can take in its own; but not for windows and gathers that can take in none.
   * Each operand of a concat gets a reshape of its own: the place where it is stored into the result.
     A concat that only another one uses, or gathers for it, has its place already.
   * A graph output that is an input, a constant or another output becomes a copy, if kernels can
@@ -78,7 +78,7 @@ def _repeat_cheap(graph: Graph) -> None:
     scalars = _scalar_chains(graph)
     for node in reversed(graph.sorted_nodes()):
         view = node.op in RELAYOUTS or node.op in STRIDED or node.op in FOR_PRODUCTS
-        if view or node in scalars:
+        if view or node.op == "iota" or node in scalars:
             _repeat(graph, node)
 
 
