@@ -187,7 +187,7 @@ def arg_of(
         numbers = builder.select(builder.isnan(x), least, x)
     fold = builder.reduce_max if greatest else builder.reduce_min
     index = _numbered(builder, x, axis)
-    outside = builder.scalar(-1 if last else int(np.iinfo(index.dtype.numpy).max), index.dtype)
+    outside = dim_value(builder, -1 if last else shape_of(x)[axis], index.dtype)
     wins = builder.eq(x, fold(numbers, (axis,)))
     candidates = builder.select(wins, index, outside)
     pick = builder.reduce_max if last else builder.reduce_min

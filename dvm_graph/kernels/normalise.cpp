@@ -5,7 +5,9 @@
 #include <limits>
 #include <stdexcept>
 
+#include "kernels/fold_positions.h"
 #include "kernels/half.h"
+#include "kernels/narrow_integers.h"
 #include "kernels/numbers.h"
 #include "kernels/order_axes.h"
 #include "kernels/transforms.h"
@@ -254,6 +256,23 @@ void compact(NormalPlan& plan, const std::vector<uint8_t>& keep, std::vector<int
   plan.nodes.resize(count);
 }
 
+// Drops what no store needs that is not over an empty axis. False: there is none.
+bool drop_unread(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& keep,
+                 std::vector<int32_t>& renumber) {
+  keep.assign(plan.nodes.size(), 0);
+  bool writes = false;
+  for (size_t i = plan.nodes.size(); i-- > 0;) {
+    const NormalNode& node = plan.nodes[i];
+    if (node.op == PlanOp::store_ && !(node.axes & empty)) keep[i] = 1, writes = true;
+    if (!keep[i]) continue;
+    for (int32_t input : node.inputs) {
+      if (input >= 0) keep[input] = 1;
+    }
+  }
+  compact(plan, keep, renumber);
+  return writes;
+}
+
 // Rewrites the plan so that nothing varies along the empty axes, nor along others of what they
 // empty. False: nothing is left to write.
 bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& keep,
@@ -267,17 +286,7 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
       if (empty & bit(folded)) become_fill(node, 0);
     }
   }
-  keep.assign(plan.nodes.size(), 0);
-  bool writes = false;
-  for (size_t i = plan.nodes.size(); i-- > 0;) {
-    const NormalNode& node = plan.nodes[i];
-    if (node.op == PlanOp::store_ && !(node.axes & empty)) keep[i] = 1, writes = true;
-    if (!keep[i]) continue;
-    for (int32_t input : node.inputs) {
-      if (input >= 0) keep[input] = 1;
-    }
-  }
-  compact(plan, keep, renumber);
+  const bool writes = drop_unread(plan, empty, keep, renumber);
   int products = 0, inner = 0;
   for (const NormalNode& node : plan.nodes) {
     if (node.op != PlanOp::matmul_) continue;
@@ -558,6 +567,8 @@ bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* val
   }
   if (empty != 0 && !remove_empty_axes(out, empty, keep, renumber)) return false;
   check_volume(out);
+  const bool folded = fold_positions(out);
+  if (narrow_integers(out) || folded) drop_unread(out, 0, keep, renumber);
   for (NormalAccess& access : out.accesses) {
     if (access.packed_panels && access.transformed)
       access.panel_k = kTransformedRows * out.extents[out.k_axis];

@@ -4,6 +4,7 @@
 //   - dim slots are evaluated; fills become immediate bits
 //   - empty axes disappear: nodes over them are dropped, reductions and matmuls over them become
 //     their identity, stores over them have nothing to write
+//   - what is counted is one iota, and goes into the strides of gathers (fold_positions.h)
 //   - axes of extent 1 disappear (cube and mix plans keep m, n, k and inner k)
 //   - adjacent axes merge where every node and every access sees them as one
 //   - an m axis of few rows gives way to a longer batch axis along which B does not vary

@@ -139,6 +139,29 @@ int32_t random_gather(Random& random, PlanBuilder& b, uint32_t axes) {
   return b.gather(index, table, kIndexLimit, row, index_axes | table_axes);
 }
 
+// From a flat table, by a checked index and what is counted along some of the axes.
+int32_t random_points(Random& random, PlanBuilder& b, uint32_t axes) {
+  const uint32_t index_axes = random_axes(random, axes, 60),
+                 counted = random_axes(random, axes, 60);
+  int32_t index = b.load(random_view(random, b, DType::i64, index_axes), index_axes);
+  index = b.map(PlanOp::check_index_, {index});
+  b.plan.nodes[index].limit = b.slot(kIndexLimit);
+  std::vector<int64_t> strides(b.plan.extents.size(), 0);
+  int64_t row = 1;
+  for (size_t a = strides.size(); a-- > 0;) {
+    if (!(counted >> a & 1)) continue;
+    strides[a] = row;
+    row *= std::max<int64_t>(b.extent(static_cast<int>(a)), 1);
+  }
+  const int64_t before = below(random, 3), behind = below(random, 3);
+  index = b.map(PlanOp::mul_, {index, b.fill(DType::i64, static_cast<double>(row))});
+  index = b.map(PlanOp::add_, {b.iota(before, strides, counted), index});
+  const int64_t elements = before + row * kIndexLimit + behind;
+  Access table = b.dense(DType::f32, {});
+  table.value = b.value(DType::f32, elements);
+  return b.gather(index, table, elements, 1, index_axes | counted);
+}
+
 // Of bytes that were loaded, or of the low bytes of numbers.
 int32_t random_lookup(Random& random, PlanBuilder& b, const Pools& pools) {
   constexpr DType bytes[] = {DType::u8, DType::i8};
@@ -182,10 +205,11 @@ PlanBuilder random_vector_plan(Random& random) {
     pools.add(b, b.load(random_view(random, b, random_storage(random, dtype), axes), axes));
   }
   if (chance(random, 15)) pools.add(b, random_gather(random, b, all));
-  if (chance(random, 15)) {
+  if (chance(random, 10)) pools.add(b, random_points(random, b, all));
+  for (int left = 3; left > 0 && chance(random, 15); --left) {
     std::vector<int64_t> strides;
     for (int a = 0; a < rank; ++a) strides.push_back(below(random, 7) - 3);
-    pools.add(b, b.iota(5, strides, all));
+    pools.add(b, b.iota(below(random, 9) - 4, strides, random_axes(random, all, 80)));
   }
   const int operators = static_cast<int>(below(random, 9));
   int products = 0;
