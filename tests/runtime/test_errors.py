@@ -274,7 +274,7 @@ def copying(strides: int, axes: int, extent: int, *, launched: bool = True) -> _
     none: tuple[int, ...] = ()
     load = ("load", "f32", axes, none, 0, 0, "", 0.0, 0, -1, -1, none, -1, none, "")
     store = ("store", "f32", axes, (0,), 1, 0, "", 0.0, 0, -1, -1, none, -1, none, "")
-    accesses = [(value, (1,) * strides, -1, False, 0, 0, False) for value in (0, 1)]
+    accesses = [(value, (1,) * strides, -1, False, 0, 0, 0, False) for value in (0, 1)]
     kernel = builder.add_kernel(
         "copy", "vector", [extent], [load, store], accesses, (-1, -1, -1, -1), False, []
     )
