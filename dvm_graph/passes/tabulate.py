@@ -11,9 +11,9 @@ apply an activation, and to round what it gives to bytes again. There are 256 by
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,46 +39,64 @@ class _Function:
     """What a value is of the bytes of another one, element by element."""
 
     source: Value
+    node: Node
+    """The operator that gives it."""
+    operands: tuple[Value, ...]
+    """What it reads but numbers: functions of the same bytes, or these."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What a function gives for all bytes."""
+
     results: NDArray[Any]
-    """For all bytes."""
     origin: tuple[str, ...]
     """The ONNX nodes that it comes from."""
+
+
+_Functions: TypeAlias = dict[Value, _Function]
+"""In topological order."""
 
 
 def tabulate(graph: Graph, facts: Facts) -> bool:
     """True if a table took the place of operators."""
     builder = Builder(graph, facts)
-    functions: dict[Value, _Function] = {}
-    for node in graph.sorted_nodes():
-        function = _function_of(node, functions)
-        if function is not None:
-            functions[node.output] = function
-    tabulated = _tabulated(graph, functions)
+    refused: set[Value] = set()
+    while True:  # most functions are worth no table: theirs are not computed
+        functions = _functions(graph, refused)
+        tabulated = _tabulated(graph, functions)
+        tables = _tables(functions, [node.output for node in tabulated])
+        without = {value for value, table in tables.items() if table is None}
+        if not without:
+            break
+        refused |= without
     for node in tabulated:
-        function = functions[node.output]
-        with builder.scope(replace(node, origin=function.origin)):
-            table = tuple(function.results.tolist())
-            result = builder.lookup(function.source, table, node.output.dtype)
+        function, table = functions[node.output], tables[node.output]
+        assert table is not None
+        with builder.scope(replace(node, origin=table.origin)):
+            entries = tuple(table.results.tolist())
+            result = builder.lookup(function.source, entries, node.output.dtype)
         graph.replace_node(node, result)
     return bool(tabulated)
 
 
-def _tabulated(graph: Graph, functions: Mapping[Value, _Function]) -> list[Node]:
+def _tabulated(graph: Graph, functions: _Functions) -> list[Node]:
     """Whose results are worth a table, given those of all others."""
-    made = [node for node in graph.sorted_nodes() if not functions.keys().isdisjoint(node.outputs)]
+    made = [function.node for function in functions.values()]
     chosen = [node for node in made if node.output.dtype in _BYTES]
-    while True:
+    while chosen:
         gone = set(chosen)
         for node in reversed(made):
             if not graph.is_output(node.output) and graph.users(node.output) <= gone:
                 gone.add(node)
         worthy = [node for node in chosen if _saves_enough(node, gone, functions)]
         if len(worthy) == len(chosen):
-            return chosen
+            break
         chosen = worthy
+    return chosen
 
 
-def _saves_enough(node: Node, gone: Set[Node], functions: Mapping[Value, _Function]) -> bool:
+def _saves_enough(node: Node, gone: Set[Node], functions: _Functions) -> bool:
     """Whether enough of what the result is computed from is `gone` with a table."""
     saved, some_stays = 0, False
     pending, seen = [node], {node}
@@ -96,35 +114,76 @@ def _saves_enough(node: Node, gone: Set[Node], functions: Mapping[Value, _Functi
     return saved >= (_LEAST_BESIDE if some_stays else _LEAST)
 
 
-def _function_of(node: Node, functions: Mapping[Value, _Function]) -> _Function | None:
-    """That of the result, where all operands are functions of the same bytes, or numbers."""
-    if OPERATORS[node.op].kind is not Kind.MAP or node.op == "check_index":  # which traps
-        return None
+def _functions(graph: Graph, refused: Set[Value]) -> _Functions:
+    """The results of element-wise operators all of whose operands are functions of the same bytes, or numbers; what is
+    `refused` is none, but may be bytes that others are functions of.
+    """
+    functions: _Functions = {}
+    for node in graph.sorted_nodes():
+        if OPERATORS[node.op].kind is Kind.MAP and node.op != "check_index":  # which traps
+            function = _function_of(node, functions)
+            if function is not None and node.output not in refused:
+                functions[node.output] = function
+    return functions
+
+
+def _function_of(node: Node, functions: _Functions) -> _Function | None:
+    source: Value | None = None
     operands: list[Value] = []
-    known: list[_Function] = []
     for value in map(node.required, range(len(node.inputs))):
-        if value.data is not None and value.data.size == 1:
-            operands.append(_held(value, value.data.shape, value.data))
+        if _number(value) is not None:
             continue
-        function = functions.get(value) or _identity(value)
-        if function is None or (known and function.source is not known[0].source):
+        known = functions.get(value)
+        if known is None and (value.is_constant or value.dtype not in _BYTES):
             return None
-        known.append(function)
-        operands.append(_held(value, _EVERY, function.results))
-    if not known or node.output.shape != known[0].source.shape:
+        read = value if known is None else known.source
+        if source is not None and read is not source:
+            return None
+        source = read
+        operands.append(value)
+    if source is None or node.output.shape != source.shape:
         return None
+    return _Function(source, node, tuple(operands))
+
+
+def _tables(functions: _Functions, wanted: Sequence[Value]) -> dict[Value, _Table | None]:
+    """Those of some values, and of what they are computed from; None: not the same on every machine, and nothing is
+    computed from that.
+    """
+    needed = set(wanted)
+    for value, function in reversed(functions.items()):
+        if value in needed:
+            needed.update(function.operands)
+    tables: dict[Value, _Table | None] = {}
+    for value, function in functions.items():
+        read = [operand for operand in function.operands if operand in functions]
+        if value in needed and all(tables.get(operand) is not None for operand in read):
+            tables[value] = _table_of(function, tables)
+    return tables
+
+
+def _table_of(function: _Function, tables: Mapping[Value, _Table | None]) -> _Table | None:
+    node, held = function.node, []
+    origin: dict[str, None] = {}
+    for value in map(node.required, range(len(node.inputs))):
+        table, number = tables.get(value), _number(value)
+        if number is not None:
+            held.append(_held(value, number.shape, number))
+        elif table is not None:
+            held.append(_held(value, _EVERY, table.results))
+            origin.update(dict.fromkeys(table.origin))
+        else:
+            held.append(_held(value, _EVERY, _BYTES[value.dtype]))
+    result = _held(node.output, _EVERY, None)
     results = evaluate_constant(
-        replace(node, inputs=tuple(operands), outputs=(_held(node.output, _EVERY, None),))
+        Node(node.name, node.op, tuple(held), (result,), node.attrs, origin=node.origin)
     )
-    if results is None:
-        return None
-    origins = (*(name for function in known for name in function.origin), *node.origin)
-    return _Function(known[0].source, results, tuple(dict.fromkeys(origins)))
+    origin.update(dict.fromkeys(node.origin))
+    return None if results is None else _Table(results, tuple(origin))
 
 
-def _identity(value: Value) -> _Function | None:
-    every = None if value.is_constant else _BYTES.get(value.dtype)
-    return None if every is None else _Function(value, every, ())
+def _number(value: Value) -> NDArray[Any] | None:
+    return value.data if value.data is not None and value.data.size == 1 else None
 
 
 def _held(value: Value, shape: tuple[int, ...], data: NDArray[Any] | None) -> Value:

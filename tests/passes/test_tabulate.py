@@ -111,6 +111,18 @@ def test_casts_that_machines_disagree_about_stay(sketch: Sketch) -> None:
     assert not _tabulated(sketch, beyond)
 
 
+def test_functions_behind_such_casts_are_tables_of_what_these_give(sketch: Sketch) -> None:
+    real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
+    beyond = sketch.build.cast(sketch.build.exp(sketch.build.exp(real)), DType.INT8)
+    behind = sketch.build.abs(_dequantised(sketch, beyond))
+    assert _tabulated(sketch, _quantised(sketch, behind, DType.UINT8))
+    assert sketch.operators() == ["cast", "sub", "mul", "exp", "exp", "cast", "lookup"]
+    table = sketch.graph.outputs[0].producer
+    assert table is not None and table.inputs == (beyond,)
+    levels = np.abs((np.arange(256).astype(np.int8).astype(np.float64) - 3) / 2) * 4
+    assert table.attrs["table"] == tuple(np.clip(np.rint(levels), 0, 255).astype(int))
+
+
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
 def test_half_types_round_at_casts_alone(sketch: Sketch, dtype: DType) -> None:
     """As kernels do, which hold them in more."""
