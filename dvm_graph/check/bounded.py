@@ -180,12 +180,13 @@ def _in_levels(operand: Bounded, block: int) -> Bounded:
     if operand.error is None:
         return Bounded(value)
     *lead, k = value.shape
-    padded = np.zeros((2, *lead, -(-k // block) * block))
+    blocks = -(-k // block)
+    padded = np.zeros((2, *lead, blocks * block))
     padded[0, ..., :k], padded[1, ..., :k] = np.abs(operand.value), operand.errors
-    of_blocks = padded.reshape(2, *lead, -1, block)
+    of_blocks = padded.reshape(2, *lead, blocks, block)
     most, off = of_blocks.max(-1, keepdims=True)
     moved = of_blocks[1] + np.where(off > 0, off + (most + off) / 127, 0)
-    return Bounded(value, moved.reshape(*lead, -1)[..., :k])
+    return Bounded(value, moved.reshape(*lead, blocks * block)[..., :k])
 
 
 # -- what only moves

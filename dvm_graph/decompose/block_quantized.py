@@ -37,8 +37,10 @@ from dvm_graph.symbolic.dims import mul
 
 _BITS = (2, 4, 8)
 """Of the levels that the cube unit reads."""
-
-
+_WORD_BITS = 32
+"""In which it reads them: a block is whole words."""
+_MOST_OF_BLOCK = 1 << 16
+"""Levels in a block that it reads (vm/isa.h)."""
 _ROUNDS = 4
 """The `accuracy_level` of products that may round their other operand to bytes."""
 _LEAST_BLOCK_BITS = 64
@@ -59,6 +61,12 @@ def _rounds(node: Node, operands: Operands) -> bool:
     by_bytes = points is None or points.dtype is DType.UINT8
     _, _, size, bits = _sizes(node)
     return by_bytes and size * bits >= _LEAST_BLOCK_BITS
+
+
+def _stays_packed(node: Node, operands: Operands) -> bool:
+    _, _, size, bits = _sizes(node)
+    is_read = size <= _MOST_OF_BLOCK and size * bits % _WORD_BITS == 0
+    return is_read and (_many_weights(node) or _rounds(node, operands))
 
 
 def _run_better(node: Node, operands: Operands) -> bool:
@@ -136,7 +144,7 @@ def _weights(builder: Builder, node: Node, operands: Operands) -> Value:
         zeros.append(few_bits(points.reshape(n, -1), bits)[:, :blocks].astype(np.float32))
     if groups is not None and _lie_apart(node, groups):
         return builder.constant(_regrouped(levels, factors, zeros, groups.reshape(-1)[:k], bits))
-    if not (_many_weights(node) or _rounds(node, operands)):
+    if not _stays_packed(node, operands):
         return builder.constant(unpack_blocks({"bits": bits, "k": k}, levels, *zeros, factors))
     return builder.unpack_blocks(
         builder.constant(levels),

@@ -127,7 +127,7 @@ def rounded_blocks(x: Array, block: int) -> Array:
     step = np.where(counts, most / np.float32(127), np.where(np.isfinite(most), 0, np.nan))
     levels = np.rint(np.where(counts, padded, 0) * inverse).astype(x.dtype)
     rounded: Array = levels * step.astype(x.dtype)
-    return rounded.reshape(*lead, -1)[..., :k]
+    return rounded.reshape(*lead, blocks * block)[..., :k]
 
 
 def _sigmoid(x: Array) -> Array:

@@ -120,6 +120,16 @@ def test_sums_in_any_order_are_within(dtype: Any, length: int) -> None:
     assert length == 1 or differs(wrong, bound).any()
 
 
+@pytest.mark.parametrize("rows", [0, 50])
+def test_errors_move_levels_of_bytes(rows: int) -> None:
+    """Operands anywhere within their errors, rounded, give a result within the bound."""
+    a, b, attrs = floats(rows, 70), floats(70, 6), {"rounded_blocks": 32}
+    bound = compute("matmul", attrs, [of(a, 1e-2), of(b)], F32)
+    moved = a + GENERATOR.uniform(-1e-2, 1e-2, a.shape).astype(np.float32)
+    assert not differs(apply("matmul", attrs, [moved, b]), bound).any()
+    assert differs(apply("matmul", {}, [a + 1, b]), bound).any() == (rows > 0)
+
+
 def test_large_products_are_bounded_by_norms() -> None:
     # In order: the sum of products is greatest, and that of the reversed ones least, whatever was drawn.
     a, b = np.sort(floats(3, 600), axis=1), np.sort(floats(600, 200), axis=0)

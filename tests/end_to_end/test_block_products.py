@@ -127,6 +127,14 @@ def test_equals_onnxruntime(bits: int) -> None:
         assert_all_close(got, session(model).run(None, {"x": x}), reduction_length=320)
 
 
+@pytest.mark.parametrize(("block", "bits"), [(8, 2), (1 << 17, 4), (1 << 17, 8)])
+def test_blocks_that_the_cube_unit_does_not_read(block: int, bits: int) -> None:
+    """Those of half a word, and those whose sums might not be whole numbers of 32 bits."""
+    weights = Weights(100, 5, block, True, bits)
+    model = dvm_graph.optimize(model_of(weights), strict=True)
+    check_run(model, [weights], GENERATOR.standard_normal((3, 100)).astype(np.float32))
+
+
 def test_an_infinite_row_meets_levels_that_are_zeros() -> None:
     weights = Weights(64, 20, 32, True)
     x = np.zeros((1, 64), np.float32)

@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from dvm_graph.ir import OPERATORS
-from dvm_graph.ir.numeric import DEFINED, apply
+from dvm_graph.ir.numeric import DEFINED, apply, rounded_blocks
 
 
 def test_every_basic_operator_is_defined() -> None:
     assert set(OPERATORS) - {"vendor", "control", "host"} == DEFINED
+
+
+@pytest.mark.parametrize("shape", [(0, 70), (2, 0, 70), (3, 0)])
+def test_there_may_be_nothing_to_round(shape: tuple[int, ...]) -> None:
+    assert rounded_blocks(np.zeros(shape, np.float32), 32).shape == shape
 
 
 def test_integers_divide_towards_zero_and_by_zero_to_zero() -> None:
