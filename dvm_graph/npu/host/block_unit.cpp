@@ -21,7 +21,7 @@ template <int Bits>
 struct Level {
   DVM_INLINE Sum operator()(Words words) const {
     constexpr uint32_t kMask = (1u << Bits) - 1;
-    constexpr float kMiddle = 1 << (Bits - 1);
+    constexpr float kMiddle = middle_level(Bits);
     return convert<float>(bits_as<Full<int32_t>>(words & kMask)) - kMiddle;
   }
 };

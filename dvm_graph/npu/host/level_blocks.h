@@ -14,9 +14,8 @@ constexpr int64_t L = kLanes<float>, kNR = Product<Plain<float>>::kColumns;
 // Rows whose sums, and those of a block, are in registers; what a panel is fetched before its use.
 constexpr int kFewRows = kMaxRows > 8 ? 6 : 2;
 constexpr int64_t kAheadBytes = 2048;
-constexpr int64_t kWordBits = 32;
 template <int Bits>
-constexpr int kWordLevels = kWordBits / Bits;
+constexpr int kWordLevels = word_levels(Bits);
 
 // Of a product: where A, panels and C lie.
 struct Blocks {
@@ -94,7 +93,7 @@ auto function_of(const Blocks& x, int64_t rows) {
                        : function_of_zeros<Of, 8>(x, rows);
 }
 
-// Calls multiply(blocks, rows, columns, core); a product without steps of k is 0.
+// Calls multiply(blocks, rows, columns); a product without steps of k is 0.
 template <class Multiply>
 DVM_INLINE void multiply_levels(Core& core, const uint64_t* words, Multiply multiply) {
   const Extents e = extents_of(core, words);
@@ -105,7 +104,7 @@ DVM_INLINE void multiply_levels(Core& core, const uint64_t* words, Multiply mult
   const auto b = tile_at<const uint32_t>(core, operand_words(words, 2));
   const uint64_t* const extra = extra_words(Form::matmul_blocks, words);
   const auto block = static_cast<int64_t>(extra[0]), bits = static_cast<int64_t>(extra[1]);
-  const bool zeros = b.middle > (block * bits / kWordBits + 1) * kNR;
+  const bool zeros = b.middle > (block / word_levels(bits) + 1) * kNR;
   const bool accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
   core.laters = 0;

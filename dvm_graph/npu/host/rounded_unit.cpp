@@ -1,10 +1,9 @@
 // Matrix products with levels of a few bits whose other operand is rounded to bytes first.
 //
-//   m_matmul_rounded_blocks  the steps of a row of A that meet a block of B become levels of 8
-//   bits:
-//                            multiples of 1/127 of the largest magnitude among them; levels are
-//                            multiplied by levels and summed in whole numbers, and the sum over a
-//                            block by both scales
+//   m_matmul_rounded_blocks  the steps of a row of A that meet a block of B become levels of a
+//                            byte, multiples of 1/127 of the largest magnitude among them; levels
+//                            are multiplied by levels and summed in whole numbers, and the sum over
+//                            a block by both scales
 //
 // Rows of A are rounded once for all panels, into the core's scratch memory. A word of B has levels
 // in each of its bytes, one of 8 bits or several of fewer: the first ones of all four are
@@ -195,7 +194,7 @@ void round_block(const float* from, int64_t count, int64_t block, int64_t bits, 
     }
     const int32_t all = sum_of_lanes(sum);
     head.sum = static_cast<float>(all);
-    head.less = -all * (1 << (bits - 1));
+    head.less = -all * static_cast<int32_t>(middle_level(bits));
   }
   __builtin_memcpy(to, &head, sizeof head);
 }
