@@ -145,13 +145,13 @@ RECURRENT_ULPS = 4
 @difference_of("MatMulNBits")
 def _of_few_bits(step: Step) -> Documented | None:
     """Where rows tell the block that they are of: of 2 bits onnxruntime makes what it finds in memory, of 4 it takes
-    zero points for 8. Sums over a block of 4 bits may overflow before its scale makes them smaller. Of a row that is rounded
+    zero points for 8. Sums over a block may overflow before its scale makes them smaller. Of a row that is rounded
     to bytes nothing is promised where an element is not finite.
     """
     operands = [None if x is None else np.asarray(x) for x in step.operands]
     sizes = {name: step.attribute(name, 0) for name in ("K", "N", "bits", "block_size")}
     if len(operands) < 5 or operands[4] is None:
-        large = _largest_block(step.numbers, sizes["block_size"]) * LEVELS
+        large = _largest_block(step.numbers, sizes["block_size"]) * (1 << sizes["bits"])
         open_ = large[..., None] >= float(ml_dtypes.finfo(step.x.dtype).max)
         if step.attribute("accuracy_level", 0) == 4:
             open_ |= ~np.isfinite(step.numbers).all(axis=-1, keepdims=True)
@@ -164,10 +164,6 @@ def _largest_block(numbers: Array, size: int) -> Array:
     sizes = np.abs(numbers, where=np.isfinite(numbers), out=np.zeros_like(numbers))
     sums = np.add.reduceat(sizes, np.arange(0, sizes.shape[-1], size), axis=-1)
     return np.asarray(np.max(sums, axis=-1))
-
-
-LEVELS = 16
-"""As many times as large as what they are multiplied by the products of levels of 4 bits may be."""
 
 
 @difference_of("Hardmax")

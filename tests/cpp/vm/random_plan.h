@@ -16,7 +16,7 @@ PlanBuilder random_vector_plan(Random& random);
 PlanBuilder random_cube_plan(Random& random, int columns_per_panel);
 // Few points of C and a long k, which is worth splitting.
 PlanBuilder random_deep_plan(Random& random, int columns_per_panel);
-// Levels, scales and zeros for B operands of 4 bits, whose words are no numbers.
+// Levels, scales and zeros for B operands of a few bits, whose words are no numbers.
 void fill_levels(const PlanBuilder& b, int columns_per_panel, Buffers& buffers, Random& random);
 Target random_target(Random& random);
 
