@@ -387,6 +387,9 @@ PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
                                                   b.plan.n_axis, columns_per_panel);
   int32_t c = b.matmul(a, right);
   if (rounds) b.plan.nodes[c].narrow_to = DType::bf16;
+  // What is computed may be rounded to another level.
+  const bool in_levels = levels && b.plan.nodes[a].op == PlanOp::load_;
+  if (in_levels && chance(random, 50)) b.plan.nodes[c].narrow_to = DType::i8;
   DType stored = dtype;
   if (dtype == DType::i32 && chance(random, 60)) {
     c = quantised(random, b, c, b.plan.n_axis);
@@ -403,6 +406,7 @@ PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
     const bool alike = chance(random, 80);
     const int32_t product = b.matmul(a, alike ? same_operand(b, right) : b.load(view, axes));
     if (rounds) b.plan.nodes[product].narrow_to = DType::bf16;
+    if (in_levels && alike && chance(random, 50)) b.plan.nodes[product].narrow_to = DType::i8;
     pools.add(b, product);
   }
   const uint32_t c_axes = b.plan.nodes[c].axes;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -193,19 +192,6 @@ void run_matmul_bundles(const Core& core, const Decoded& d) {
   }
 }
 
-// Element k of a row, rounded with those of its block.
-double rounded_element(const Tile& a, int64_t m, int64_t k, int64_t count, int64_t block) {
-  float most = 0;
-  for (int64_t i = k / block * block; i < std::min(count, (k / block + 1) * block); ++i) {
-    const auto size = static_cast<float>(std::abs(a.get(0, m, i).real));
-    if (!std::isfinite(size)) return std::numeric_limits<double>::quiet_NaN();
-    most = std::max(most, size);
-  }
-  if (most < 0x1p-119f) return 0;
-  const auto scaled = static_cast<float>(a.get(0, m, k).real) * (127 / most);
-  return std::nearbyint(scaled) * double{most / 127};
-}
-
 void run_matmul_blocks(const Core& core, const Decoded& d) {
   constexpr int64_t width = kColumnsPerPanel;
   const bool add = accumulates(core, d.head.flags);
@@ -213,10 +199,10 @@ void run_matmul_blocks(const Core& core, const Decoded& d) {
   const int64_t in_word = word_levels(bits), mask = (int64_t{1} << bits) - 1;
   const Tile& b = d.tiles[2];
   const bool zeros = b.middle / width == block / in_word + 2;
+  const bool rounds = static_cast<Family>(d.head.opcode / 16) == Family::m_matmul_rounded_blocks;
   const auto left = [&](int64_t m, int64_t k) {
-    return static_cast<Family>(d.head.opcode / 16) == Family::m_matmul_rounded_blocks
-               ? rounded_element(d.tiles[1], m, k, d.e1, block)
-               : d.tiles[1].get(0, m, k).real;
+    const auto element = [&](int64_t i) { return d.tiles[1].get(0, m, i).real; };
+    return rounds ? rounded_in_block(k, d.e1, block, element) : element(k);
   };
   for (int64_t m = 0; m < d.e0; ++m) {
     for (int64_t n = 0; n < d.e2; ++n) {

@@ -204,6 +204,19 @@ class Evaluation {
     return rounded(node.dtype, result);
   }
 
+  // An element of A that is rounded with those that meet the same block of B.
+  Scalar rounded_left(const PlanNode& node, const Coordinates& at) const {
+    const PlanNode& b = plan_.nodes[static_cast<size_t>(node.inputs[1])];
+    const auto axis = static_cast<size_t>(plan_.k_axis);
+    const auto element = [&](int64_t k) {
+      Coordinates point = at;
+      point[axis] = k;
+      return value_of(node.inputs[0], point).real;
+    };
+    const int64_t block = plan_.accesses[static_cast<size_t>(b.access)].block;
+    return {rounded_in_block(at[axis], extents_[axis], block, element), 0};
+  }
+
   Scalar multiply(const PlanNode& node, const Coordinates& at) const {
     const bool inner = node.axes >> plan_.k_axis & 1;
     const bool bytes = node.dtype == DType::i32;
@@ -213,7 +226,9 @@ class Evaluation {
     over(
         1u << (inner ? plan_.inner_k_axis : plan_.k_axis),
         [&](const Coordinates& point) {
-          const Scalar a = rounded(left, value_of(node.inputs[0], point));
+          const Scalar a = node.narrow_to == DType::i8
+                               ? rounded_left(node, point)
+                               : rounded(left, value_of(node.inputs[0], point));
           const Scalar b = rounded(right, value_of(node.inputs[1], point));
           sum.real += a.real * b.real;
           sum.integer += a.integer * b.integer;

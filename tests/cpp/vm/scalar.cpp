@@ -1,5 +1,6 @@
 #include "scalar.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -226,6 +227,18 @@ Scalar rounded(DType dtype, Scalar value) {
   std::byte bytes[8] = {};
   write(dtype, bytes, value);
   return read(dtype, bytes);
+}
+
+double rounded_in_block(int64_t k, int64_t count, int64_t block,
+                        const std::function<double(int64_t)>& element) {
+  float most = 0;
+  for (int64_t i = k / block * block; i < std::min(count, (k / block + 1) * block); ++i) {
+    const auto size = static_cast<float>(std::abs(element(i)));
+    if (!std::isfinite(size)) return std::numeric_limits<double>::quiet_NaN();
+    most = std::max(most, size);
+  }
+  if (most < 0x1p-119f) return 0;
+  return std::nearbyint(static_cast<float>(element(k)) * (127 / most)) * double{most / 127};
 }
 
 Scalar convert(DType from, DType to, Scalar value) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "kernels/plan.h"
 
@@ -22,6 +23,10 @@ void write(DType storage, std::byte* to, Scalar value);
 // `value` as it comes back after being written in this dtype.
 Scalar rounded(DType dtype, Scalar value);
 Scalar convert(DType from, DType to, Scalar value);
+
+// Element k of `count`, rounded to a multiple of 1/127 of the greatest magnitude in its block.
+double rounded_in_block(int64_t k, int64_t count, int64_t block,
+                        const std::function<double(int64_t)>& element);
 
 // Maps other than access and generator operators; dtype is that of the inputs (select: of the
 // values).
