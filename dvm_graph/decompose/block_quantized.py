@@ -6,7 +6,7 @@ Where constant weights of a product are few they are dequantised here, once, to 
 cube unit reads levels (`unpack_blocks`, `python -m benchmarks.units.few_bits`). So do few where the model lets the
 other operand be rounded to bytes (`accuracy_level` 4), for then levels are multiplied by levels. Those that
 stand for numbers of a list and those that only a run tells are left to the vendor library. Where rows name their blocks
-(`g_idx`), and for `strict`, they are dequantised.
+(`g_idx`), where the cube unit does not read blocks of such a size, and for `strict`, they are dequantised.
 """
 
 from __future__ import annotations
