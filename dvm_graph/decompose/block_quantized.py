@@ -11,6 +11,7 @@ stand for numbers of a list and those that only a run tells are left to the vend
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -39,12 +40,12 @@ _BITS = (2, 4, 8)
 """Of the levels that the cube unit reads."""
 _WORD_BITS = 32
 """In which it reads them: a block is whole words."""
-_MOST_OF_BLOCK = 1 << 16
-"""Levels in a block that it reads (vm/isa.h)."""
+_MOST_OF_BLOCK = 256
+"""Elements by which onnxruntime rounds: longer blocks are several of a scale."""
 _ROUNDS = 4
 """The `accuracy_level` of products that may round their other operand to bytes."""
-_LEAST_BLOCK_BITS = 64
-"""In a block by which onnxruntime rounds: 16 levels of 4 bits, or 32 of 2."""
+_ROUNDED_BLOCKS = {2: (32, 128), 4: (16, math.inf), 8: (16, math.inf)}
+"""The shortest and the longest blocks of so many bits with which onnxruntime does."""
 
 
 def _many_weights(node: Node) -> bool:
@@ -52,21 +53,25 @@ def _many_weights(node: Node) -> bool:
 
 
 def _rounds(node: Node, operands: Operands) -> bool:
-    """As onnxruntime, which does not where zero points are floats, where rows name their blocks, and by the shortest blocks of 2
-    bits.
-    """
+    """As onnxruntime, which does not where zero points are floats, where rows name their blocks, and by some blocks of 2 bits."""
     if int(node.attrs.get("accuracy_level", 0)) != _ROUNDS or operand(operands, 4) is not None:
         return False
     points = operand(operands, 3)
     by_bytes = points is None or points.dtype is DType.UINT8
     _, _, size, bits = _sizes(node)
-    return by_bytes and size * bits >= _LEAST_BLOCK_BITS
+    least, most = _ROUNDED_BLOCKS[bits]
+    return by_bytes and least <= size <= most
 
 
 def _stays_packed(node: Node, operands: Operands) -> bool:
     _, _, size, bits = _sizes(node)
-    is_read = size <= _MOST_OF_BLOCK and size * bits % _WORD_BITS == 0
+    is_read = size * bits % _WORD_BITS == 0 and size % _block(size) == 0
     return is_read and (_many_weights(node) or _rounds(node, operands))
+
+
+def _block(size: int) -> int:
+    """As packed for the cube unit."""
+    return min(size, _MOST_OF_BLOCK)
 
 
 def _run_better(node: Node, operands: Operands) -> bool:
@@ -102,7 +107,7 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
         weights = _weights(builder, node, operands)
         rounds = _rounds(node, operands) and weights.made_by("unpack_blocks") is not None
         y = multiplied(
-            builder, widened(builder, a), weights, rounded_blocks=size if rounds else None
+            builder, widened(builder, a), weights, rounded_blocks=_block(size) if rounds else None
         )
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
@@ -146,10 +151,14 @@ def _weights(builder: Builder, node: Node, operands: Operands) -> Value:
         return builder.constant(_regrouped(levels, factors, zeros, groups.reshape(-1)[:k], bits))
     if not _stays_packed(node, operands):
         return builder.constant(unpack_blocks({"bits": bits, "k": k}, levels, *zeros, factors))
+    block = _block(size)
+    blocks = -(-k // block)
+    levels = levels.reshape(n, -1, block * bits // 8)[:, :blocks]
+    factors, *zeros = (np.repeat(x, size // block, 1)[:, :blocks] for x in (factors, *zeros))
     return builder.unpack_blocks(
-        builder.constant(levels),
-        builder.constant(zeros[0]) if zeros else None,
-        builder.constant(factors),
+        builder.constant(np.ascontiguousarray(levels)),
+        builder.constant(np.ascontiguousarray(zeros[0])) if zeros else None,
+        builder.constant(np.ascontiguousarray(factors)),
         bits,
         k,
     )

@@ -127,9 +127,15 @@ def test_equals_onnxruntime(bits: int) -> None:
         assert_all_close(got, session(model).run(None, {"x": x}), reduction_length=320)
 
 
-@pytest.mark.parametrize(("block", "bits"), [(8, 2), (1 << 17, 4), (1 << 17, 8)])
+@pytest.mark.parametrize("k", [100, 1300])
+@pytest.mark.parametrize(("block", "bits"), [(1 << 10, 2), (1 << 17, 4), (1 << 17, 8)])
+def test_long_blocks(block: int, bits: int, k: int) -> None:
+    """They are several of a scale."""
+    check([Weights(k, 5, block, True, bits)], (1, 3))
+
+
+@pytest.mark.parametrize(("block", "bits"), [(8, 2), (300, 4)])
 def test_blocks_that_the_cube_unit_does_not_read(block: int, bits: int) -> None:
-    """Those of half a word, and those whose sums might not be whole numbers of 32 bits."""
     weights = Weights(100, 5, block, True, bits)
     model = dvm_graph.optimize(model_of(weights), strict=True)
     check_run(model, [weights], GENERATOR.standard_normal((3, 100)).astype(np.float32))
