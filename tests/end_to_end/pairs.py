@@ -107,9 +107,8 @@ class Pair:
 def pairs(dtype: str = "float32") -> Sequence[Pair]:
     producers = [name for name in OPERATORS if runs(name, dtype)]
     consumers = [name for name in CONSUMERS if runs(name, dtype)]
-    return _Combined(
-        lambda *names: Pair(*names, dtype), producers, VIEWS, consumers, BESIDE, DECLARED
-    )
+    pair = functools.partial(Pair, dtype=dtype)
+    return _Combined(pair, producers, VIEWS, consumers, BESIDE, DECLARED)
 
 
 @functools.cache
