@@ -4,9 +4,9 @@
 // bf16. Panels for products that round their operands to bf16, and for those of bytes, hold bundles
 // instead (vm/isa.def): [ceil(n/NR)][ceil(k/2)][NR][2] bf16, or [ceil(n/NR)][ceil(k/4)][NR][4] i8.
 //
-// Levels of a few bits with a scale, and maybe a zero, for each block of k lie as m_matmul_blocks has
-// them, [ceil(n/NR)][ceil(k/block)][rows][NR] words of 32 bits: Access::block is not 0, the dtype
-// u32.
+// Levels of a few bits with a scale, and maybe a zero, for each block of k lie as m_matmul_blocks
+// has them, [ceil(n/NR)][ceil(k/block)][rows][NR] words of 32 bits: Access::block is not 0, the
+// dtype u32.
 //
 // Where the cube unit has local memories of its own, it is fed with rows: floats that are no
 // bundles lie per batch entry as one panel [k][n], n rounded up to whole panels of the above.
