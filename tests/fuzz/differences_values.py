@@ -149,7 +149,8 @@ def _of_few_bits(step: Step) -> Documented | None:
     to bytes nothing is promised where an element is not finite.
     """
     operands = [None if x is None else np.asarray(x) for x in step.operands]
-    sizes = {name: step.attribute(name, 0) for name in ("K", "N", "bits", "block_size")}
+    sizes = {name: step.attribute(name, 0) for name in ("K", "N", "block_size")}
+    sizes["bits"] = step.attribute("bits", 4)
     if len(operands) < 5 or operands[4] is None:
         large = _largest_block(step.numbers, sizes["block_size"]) * (1 << sizes["bits"])
         open_ = large[..., None] >= float(ml_dtypes.finfo(step.x.dtype).max)
