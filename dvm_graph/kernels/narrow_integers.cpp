@@ -256,12 +256,7 @@ class IntegerNarrower {
   }
 
   int32_t cast(int32_t from, uint32_t axes, DType to) {
-    NormalNode node;
-    node.op = PlanOp::cast_;
-    node.dtype = to;
-    node.axes = axes;
-    node.inputs[0] = from;
-    return push(node);
+    return push({.op = PlanOp::cast_, .dtype = to, .axes = axes, .inputs = {from, -1, -1}});
   }
 
   int32_t wide(int32_t index) {

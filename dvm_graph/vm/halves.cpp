@@ -159,12 +159,7 @@ class Halver {
   }
 
   int32_t cast(int32_t from, uint32_t axes, DType to) {
-    NormalNode node;
-    node.op = PlanOp::cast_;
-    node.dtype = to;
-    node.axes = axes;
-    node.inputs[0] = from;
-    return push(node);
+    return push({.op = PlanOp::cast_, .dtype = to, .axes = axes, .inputs = {from, -1, -1}});
   }
 
   // Of a node of the plan: the one that has it in f32, or as it always was.
