@@ -527,9 +527,10 @@ def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
-    """Laid out as the tensor is. All are zeros: torch reads by some indices without a look at them."""
+    """Laid out as the tensor is. Integers are zeros: torch reads by some indices without a look at them."""
     made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-    made.untyped_storage().fill_(0)
+    if not made.dtype.is_floating_point:
+        made.untyped_storage().fill_(0)
     return made
 
 
