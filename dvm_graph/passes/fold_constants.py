@@ -1,7 +1,7 @@
 """Computes operators on constants once and for all.
 
     Requires: basic operators with shapes. Ensures: no operator has constant operands only, or views of such,
-    unless its result would be larger than these and than `_ALLOWANCE`.
+    unless its result would be larger than these and than `_ALLOWANCE`. What decompositions built and nobody reads is gone.
 
     a = exp([0, 1]); return x * a   =>   return x * [1, 2.7182817]
     a = ScatterND([0, 0], [[1]], [5]); return x * a   =>   return x * [0, 5]
@@ -30,7 +30,7 @@ ComputeVendor: TypeAlias = Callable[[Node], Sequence[Array] | None]
 def fold_constants(graph: Graph, facts: Facts, compute_vendor: ComputeVendor) -> bool:
     """True if something was computed."""
     del facts
-    changed = False
+    changed = _drop_unread(graph)
     folding = Folding(graph, _ALLOWANCE)
     for node in graph.sorted_nodes():
         if not folding.covers(node.inputs):
@@ -40,6 +40,18 @@ def fold_constants(graph: Graph, facts: Facts, compute_vendor: ComputeVendor) ->
         else:
             changed |= folding.fold(node) is not None
     return changed
+
+
+def _drop_unread(graph: Graph) -> bool:
+    """Whether something went. It would be computed for nobody, and whoever asks for a value's only reader would find it;
+    calls may bind symbols: whether they do is for `eliminate_dead` to see.
+    """
+    order = graph.sorted_nodes()
+    read = set(graph.needed_nodes(node for node in order if node.is_call))
+    for node in reversed(order):
+        if node not in read:
+            graph.remove(node)
+    return len(read) < len(order)
 
 
 def _fold_vendor(graph: Graph, node: Node, folding: Folding, compute_vendor: ComputeVendor) -> bool:
