@@ -21,7 +21,7 @@ TOLERANCE = 1e-4
 """Of an f32 result against onnxruntime's, relative to the largest magnitude of the output."""
 
 BF16_TOLERANCE = 3e-2
-"""The same where operands of products were rounded to bf16; see `BF16_PRODUCTS` of dvm_graph/comparison.py."""
+"""The same where operands of products were rounded to bf16; see `PRODUCTS` of dvm_graph/comparison.py."""
 
 
 @dataclass(frozen=True, slots=True)

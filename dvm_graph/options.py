@@ -15,7 +15,7 @@ from typing import Any
 
 from dvm_graph.errors import InputError
 
-PRECISIONS = ("f32", "bf16")
+PRECISIONS = ("f32", "bf16", "i8")
 """Of the operands of matrix products."""
 QUEUES = ("in_order", "adversarial", "audited")
 """How the queues of a simulated part run."""
@@ -75,7 +75,9 @@ class Options:
     leaves the CPUs to others, and small runs take longer."""
     precision: str = "f32"
     """"bf16": matrix products and convolutions round their f32 operands to bfloat16 and add up in f32, on
-    CPUs with AVX512-BF16; everything else stays f32. "f32": nothing is rounded."""
+    CPUs with AVX512-BF16; everything else stays f32. "i8": products with weights of 2, 4 or 8 bits in blocks round what
+    they multiply to bytes, each block by its largest element, as `accuracy_level` 4 has it. "f32": nothing is rounded
+    but where the model allows it."""
     winograd: bool = True
     """Convolutions by 3 x 3 taps may take fewer multiplications, by way of transforms, where they are predicted to be faster;
     False: all are sums of products."""
@@ -157,7 +159,12 @@ class Options:
     @property
     def transforms(self) -> bool:
         """Whether products of f32 patches may take transforms (`symbolic/transforms.py`), which only the host multiplies by."""
-        return self.winograd and not self.device and self.precision == "f32"
+        return self.winograd and not self.device and self.precision != "bf16"
+
+    @property
+    def rounds_blocks(self) -> bool:
+        """Whether products with weights of a few bits in blocks round what they multiply, whatever the model says."""
+        return self.precision == "i8"
 
     def changed(self, fields: Mapping[str, Any]) -> Options:
         """A copy with other values of some fields.

@@ -52,9 +52,10 @@ def _many_weights(node: Node) -> bool:
     return int(node.attrs["K"]) * int(node.attrs["N"]) > FEW_WEIGHTS
 
 
-def _rounds(node: Node, operands: Operands) -> bool:
+def _rounds(builder: Builder, node: Node, operands: Operands) -> bool:
     """As onnxruntime, which does not where zero points are floats, where rows name their blocks, and by some blocks of 2 bits."""
-    if int(node.attrs.get("accuracy_level", 0)) != _ROUNDS or operand(operands, 4) is not None:
+    allowed = int(node.attrs.get("accuracy_level", 0)) == _ROUNDS or builder.options.rounds_blocks
+    if not allowed or operand(operands, 4) is not None:
         return False
     points = operand(operands, 3)
     by_bytes = points is None or points.dtype is DType.UINT8
@@ -63,10 +64,10 @@ def _rounds(node: Node, operands: Operands) -> bool:
     return by_bytes and least <= size <= most
 
 
-def _stays_packed(node: Node, operands: Operands) -> bool:
+def _stays_packed(builder: Builder, node: Node, operands: Operands) -> bool:
     _, _, size, bits = _sizes(node)
     is_read = size * bits % _WORD_BITS == 0 and size % _block(size) == 0
-    return is_read and (_many_weights(node) or _rounds(node, operands))
+    return is_read and (_many_weights(node) or _rounds(builder, node, operands))
 
 
 def _block(size: int) -> int:
@@ -105,7 +106,7 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
         y = filled(builder, 0.0, DType.FLOAT32, (*shape_of(a)[:-1], n))
     else:
         weights = _weights(builder, node, operands)
-        rounds = _rounds(node, operands) and weights.made_by("unpack_blocks") is not None
+        rounds = _rounds(builder, node, operands) and weights.made_by("unpack_blocks") is not None
         y = multiplied(
             builder, widened(builder, a), weights, rounded_blocks=_block(size) if rounds else None
         )
@@ -149,7 +150,7 @@ def _weights(builder: Builder, node: Node, operands: Operands) -> Value:
         zeros.append(few_bits(points.reshape(n, -1), bits)[:, :blocks].astype(np.float32))
     if groups is not None and _lie_apart(node, groups):
         return builder.constant(_regrouped(levels, factors, zeros, groups.reshape(-1)[:k], bits))
-    if not _stays_packed(node, operands):
+    if not _stays_packed(builder, node, operands):
         return builder.constant(unpack_blocks({"bits": bits, "k": k}, levels, *zeros, factors))
     block = _block(size)
     blocks = -(-k // block)

@@ -160,7 +160,7 @@ def _transformed(
     builder: Builder, image: Value, window: Window, groups: int, k: int, results: int
 ) -> bool:
     """Whether products of the patches, by weights [groups, k, results], may take transforms."""
-    if not builder.transforms or image.dtype is not DType.FLOAT32:
+    if not builder.options.transforms or image.dtype is not DType.FLOAT32:
         return False
     return transformed_slices(window.attrs, groups, k, results, builder.facts) > 0
 

@@ -227,7 +227,7 @@ def turns_of(
     if operator is None:
         return None
     inside = [
-        Builder(builder.graph.new_region(node.name), builder.facts.body())
+        Builder(builder.graph.new_region(node.name), builder.facts.body(), builder.options)
         for _ in range(1 + operator.rests)
     ]
     batch, _ = operator.state_shape

@@ -94,7 +94,7 @@ class _Walk:
         self._graph = target
         self._depth = depth
         """How many bodies lie around what is walked."""
-        self._builder = Builder(self._graph, facts, transforms=options.transforms)
+        self._builder = Builder(self._graph, facts, options)
         self._folding = Folding(target)
         self._values: dict[Value, Value] = {}
         """By ONNX value, where that is not the value itself."""

@@ -99,6 +99,16 @@ class Value:
         """Not for the vendor library alone: a tensor for kernels, or a sequence or optional value of such."""
         return self.computable or self.holds is not None
 
+    @property
+    def packed_block(self) -> int | None:
+        """Elements of a block, of what `unpack_blocks` makes."""
+        unpack = self.made_by("unpack_blocks")
+        if unpack is None:
+            return None
+        levels = unpack.required(0).shape
+        assert levels is not None and isinstance(levels[-1], int)
+        return levels[-1] * 8 // int(unpack.attrs["bits"])
+
     def made_by(self, op: str) -> Node | None:
         """The producer, where it is an operator of this name."""
         return self.producer if self.producer is not None and self.producer.op == op else None

@@ -210,15 +210,9 @@ def _check_matrix(node: Node) -> None:
     ranks = [node.required(0).rank, node.required(1).rank]
     if min(ranks) < 2 or node.output.rank != max(ranks):
         raise _fail(node, f"ranks {ranks} and result rank {node.output.rank} are no matmul's")
-    block, unpack = node.attrs.get("rounded_blocks"), node.required(1).made_by("unpack_blocks")
-    if block is not None and (unpack is None or block != _block_of(unpack)):
+    block = node.attrs.get("rounded_blocks")
+    if block is not None and block != node.required(1).packed_block:
         raise _fail(node, f"its right operand has no blocks of {block}")
-
-
-def _block_of(unpack: Node) -> int:
-    levels = unpack.required(0).shape
-    assert levels is not None and isinstance(levels[-1], int)
-    return levels[-1] * 8 // int(unpack.attrs["bits"])
 
 
 def _check_view(node: Node) -> None:

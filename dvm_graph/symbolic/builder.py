@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
+from dvm_graph.options import Options
 from dvm_graph.symbolic.builder_methods import OperatorMethods
 from dvm_graph.symbolic.contents import MAX_ELEMENTS
 from dvm_graph.symbolic.dims import is_static
@@ -32,10 +33,10 @@ _Key: TypeAlias = tuple[Any, ...]
 class Builder(OperatorMethods):
     """Builds basic operators at the end of a graph. Methods named as operators are inherited."""
 
-    def __init__(self, graph: Graph, facts: Facts, *, transforms: bool = True) -> None:
+    def __init__(self, graph: Graph, facts: Facts, options: Options | None = None) -> None:
         self.graph = graph
         self.facts = facts
-        self.transforms = transforms
+        self.options = options or Options()
         self._constants: dict[_Key, Value] = {}
         self._dims: dict[_Key, Value] = {}
         self.inside: tuple[tuple[str, ...], Mapping[str, str], str] = ((), {}, "")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from dvm_graph.ir import DType, Value
+from dvm_graph.options import Options
 from dvm_graph.symbolic.polynomial import Dim
 
 
@@ -55,8 +56,7 @@ def _binary(name: str) -> Binary:
 class OperatorMethods(ABC):
     """Calls for all basic operators."""
 
-    transforms: bool
-    """Whether convolutions may take transforms, as `Options.transforms`."""
+    options: Options
 
     @abstractmethod
     def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
@@ -117,6 +117,8 @@ class OperatorMethods(ABC):
     ge = _binary("ge")
 
     def matmul(self, a: Value, b: Value, rounded_blocks: int | None = None) -> Value:
+        if rounded_blocks is None and self.options.rounds_blocks:
+            rounded_blocks = b.packed_block
         attrs = {} if rounded_blocks is None else {"rounded_blocks": rounded_blocks}
         return self.op("matmul", a, b, **attrs)
 

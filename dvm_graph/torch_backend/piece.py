@@ -93,7 +93,7 @@ def compile_piece(
     with border("compile a graph of torch"):
         facts = Facts(Symbols(), Meter(options))
         graph = Graph("torch")
-        translation = Translation(Builder(graph, facts, transforms=options.transforms))
+        translation = Translation(Builder(graph, facts, options))
         nodes = list(module.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]

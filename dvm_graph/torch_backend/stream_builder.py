@@ -14,6 +14,7 @@ import numpy as np
 from dvm_graph._core import Stream, StreamValue
 from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Value
+from dvm_graph.options import Options
 from dvm_graph.symbolic import Facts, Symbols
 from dvm_graph.symbolic.builder_methods import OperatorMethods
 
@@ -41,7 +42,7 @@ class StreamBuilder(OperatorMethods):
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.facts = Facts(Symbols())
-        self.transforms = False
+        self.options = Options(winograd=False)
         self.inside: tuple[tuple[str, ...], Mapping[str, str], str] = ((), {}, "")
         self.meanings: Mapping[Value, object] = {}
 

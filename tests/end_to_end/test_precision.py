@@ -209,7 +209,7 @@ def test_compare_judges_by_the_bounds_of_bf16() -> None:
 
 
 def test_unknown_precision() -> None:
-    with pytest.raises(InputError, match="one of f32, bf16"):
+    with pytest.raises(InputError, match="one of f32, bf16, i8"):
         dvm_graph.Options(precision="fp16")
 
 

@@ -166,3 +166,61 @@ def test_saved_for_panels_of_another_width(level: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("before", ["Identity", "Tanh"])
 def test_checks_by_itself(before: str) -> None:
     dvm_graph.optimize(model_of(Weights(96, 40, 32, True), before), strict=True, check=True)
+
+
+# -- models that do not ask for it, by the option
+
+
+@pytest.mark.parametrize(
+    "bits, block", [*itertools.product((2, 4, 8), (16, 32, 256)), (4, 1024), (8, 512)]
+)
+def test_products_of_any_level_round_by_option(bits: int, block: int) -> None:
+    if block * bits % 32:
+        pytest.skip("the cube unit reads whole words")
+    weights = Weights(600, 600, block, True, bits)
+    model = model_of(weights)
+    del model.graph.node[1].attribute[-1]
+    x = GENERATOR.standard_normal((3, 600)).astype(np.float32)
+    (got,) = dvm_graph.optimize(model, strict=True, precision="i8").run({"x": x})
+    wanted = (rounded(x, block) @ weights.matrix).astype(np.float32)
+    assert_all_close([got], [wanted], reduction_length=600)
+
+
+def dequantized(k: int, n: int, block: int, dtype: int, node: onnx.NodeProto) -> onnx.ModelProto:
+    """A product with what a DequantizeLinear makes of constants."""
+    numbers = GENERATOR.integers(-8, 8, (k, n))
+    scales = (GENERATOR.random((k // block, n)) + 0.5).astype(np.float32)
+    info = helper.make_tensor_value_info
+    unpack = helper.make_node("DequantizeLinear", ["b", "s"], ["w"], axis=0, block_size=block)
+    graph = helper.make_graph(
+        [unpack, node],
+        "g",
+        [info("x", TensorProto.FLOAT, ["m", k])],
+        [info("y", TensorProto.FLOAT, ["m", n])],
+        [
+            helper.make_tensor("b", dtype, (k, n), numbers.reshape(-1)),
+            onnx.numpy_helper.from_array(scales, "s"),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.INT4, TensorProto.INT8])
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+def test_dequantized_weights_round_by_option(op: str, dtype: int) -> None:
+    model = dequantized(1024, 512, 64, dtype, helper.make_node(op, ["x", "w"], ["y"]))
+    x = GENERATOR.standard_normal((5, 1024)).astype(np.float32)
+    graph = onnx.helper.make_model(model.graph, opset_imports=model.opset_import, ir_version=10)
+    graph.graph.output.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [1024, 512]))
+    weights = session(graph).run(["w"], {"x": x})[0].astype(np.float64)
+    for left, options in ((x, {}), (rounded(x, 64), {"precision": "i8"})):
+        got = dvm_graph.optimize(model, **options).run({"x": x})
+        wanted = (left.astype(np.float64) @ weights).astype(np.float32)
+        assert_all_close(got, [wanted], reduction_length=1024)
+
+
+def test_compare_judges_by_the_bounds_of_the_option() -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = dequantized(1024, 512, 32, TensorProto.INT4, node)
+    result = dvm_graph.compare(model, dims={"m": 9}, precision="i8")
+    assert result.passed and result.precision == "i8"
