@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.units.recurrent import Feeds, Party, medians
+from dvm_graph import Options
 
 _RANDOM = np.random.default_rng(1)
 _Case = tuple[str, str | onnx.ModelProto, Feeds]
@@ -291,7 +292,8 @@ _CASES = (
 @click.option("--only", default="", help="cases whose names have this")
 def main(threads: int, rounds: int, only: str) -> None:
     """Onnxruntime's time over ours."""
-    ours, theirs = Party(True, threads, True), Party(False, threads, True)
+    options = Options(cores=threads, strict=True)
+    ours, theirs = Party(True, options), Party(False, options)
     table = Table(title="onnxruntime's time over ours (ours in us)")
     for heading in ("operator", "ratio"):
         table.add_column(heading)

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from benchmarks.paired import geometric_mean
 from benchmarks.units.recurrent import Party, medians
+from dvm_graph import Options
 
 Array: TypeAlias = NDArray[Any]
 
@@ -110,7 +111,8 @@ class Comparison:
         print(f"{len(self.found)} cases, {under} under 0.9, geometric mean {mean:.2f}")
 
     def _start(self) -> tuple[Party, Party]:
-        return Party(True, self.threads, False), Party(False, self.threads, False)
+        options = Options(cores=self.threads)
+        return Party(True, options), Party(False, options)
 
     def _end(self, parties: tuple[Party, Party]) -> None:
         for party in parties:

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import dvm_graph
+from dvm_graph import Options
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 STEPS, BATCHES, HIDDEN = (1, 10, 100, 500), (1, 8, 32), (64, 128, 256, 512)
@@ -91,7 +92,7 @@ def _model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
-def _serve(connection: Connection, ours: bool, threads: int, strict: bool) -> None:
+def _serve(connection: Connection, ours: bool, options: Options) -> None:
     """Takes a model, or inputs and how often to run; gives nothing, or the result and the seconds of each run.
 
     No inputs: those before, and no result.
@@ -100,7 +101,7 @@ def _serve(connection: Connection, ours: bool, threads: int, strict: bool) -> No
     feeds: Feeds = {}
     while (message := connection.recv()) is not None:
         if isinstance(message, bytes):
-            run = _engine(message, ours, threads, strict)
+            run = _engine(message, ours, options)
             connection.send(None)
             continue
         given, rounds = message
@@ -115,25 +116,26 @@ def _serve(connection: Connection, ours: bool, threads: int, strict: bool) -> No
         connection.send((None if given is None else result, times))
 
 
-def _engine(model: bytes, ours: bool, threads: int, strict: bool) -> Callable[[Feeds], Any]:
+def _engine(model: bytes, ours: bool, given: Options) -> Callable[[Feeds], Any]:
     if ours:
-        compiled = dvm_graph.optimize(model, cores=threads, strict=strict)
+        compiled = dvm_graph.optimize(model, given)
         return lambda feeds: compiled.run(feeds)[0]
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = given.cores or 0
     session = onnxruntime.InferenceSession(model, options)
     return lambda feeds: session.run(None, dict(feeds))[0]
 
 
 class Party:
-    """The process of an engine; it runs only while it is asked. Feeds of one array are those of an input `x`."""
+    """The process of an engine; it runs only while it is asked. Feeds of one array are those of an input `x`.
 
-    def __init__(self, ours: bool, threads: int, strict: bool) -> None:
+    Of options, onnxruntime takes the number of cores.
+    """
+
+    def __init__(self, ours: bool, options: Options) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, there = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(there, ours, threads, strict), daemon=True
-        )
+        self._process = context.Process(target=_serve, args=(there, ours, options), daemon=True)
         self._process.start()
 
     def ask(self, message: object) -> Any:
@@ -190,7 +192,8 @@ def main(
     sizes: tuple[int, ...],
 ) -> None:
     random = np.random.default_rng(1)
-    mine, peer = Party(True, threads, strict), Party(False, threads, strict)
+    options = Options(cores=threads, strict=strict)
+    mine, peer = Party(True, options), Party(False, options)
     for op in ops:
         table = Table(title=f"{op}, {direction}: onnxruntime's time over ours (ours in us)")
         for heading in ("hidden", "batch", *(f"{count} steps" for count in steps)):
