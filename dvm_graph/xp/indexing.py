@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
 from types import EllipsisType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,8 +26,11 @@ from dvm_graph.xp.promotion import as_array, cast, converted
 Index: TypeAlias = "int | slice | EllipsisType | Array | None"
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+_VIEWS = frozenset({int, slice, EllipsisType, type(None)})
+"""Of keys that need no look: the usual ones."""
+
+
+class Cut(NamedTuple):
     """What an index keeps of an axis."""
 
     start: int
@@ -36,7 +38,7 @@ class Cut:
     size: int
     dropped: bool
     """One position, and the axis goes."""
-    index: Array | None = None
+    positions: Array | None = None
     """Of the positions that are gathered, out of all."""
 
 
@@ -55,23 +57,20 @@ def part(x: Array, key: Any) -> Array:
 
 
 def _lazy_part(x: Array, keys: list[Index]) -> Array:
-    cuts = _cuts(x, keys)
-    plan = [
-        *(cut.start for cut in cuts if cut is not None),
-        *(cut.step for cut in cuts if cut is not None),
-        *(cut.size for cut in cuts if cut is not None),
-    ]
-    if plan != [*(0,) * x.ndim, *(1,) * x.ndim, *x.shape]:
-        x = append("slice", (x,), plan)
+    cuts, whole = _cuts(x, keys), x.shape
+    found = [cut for cut in cuts if cut is not None]
+    sizes = tuple([cut.size for cut in found])
+    plan = [cut.start for cut in found] + [cut.step for cut in found]
+    if sizes != whole or plan != [0] * len(whole) + [1] * len(whole):
+        x = append("slice", (x,), (*plan, *sizes))
     kept = [cut for cut in cuts if cut is None or not cut.dropped]
-    shape = tuple(1 if cut is None else cut.size for cut in kept)
-    if shape != x.shape:
-        x = reshape(x, shape)
-    for axis, cut in reversed(
-        list(enumerate(kept))
-    ):  # the last first: those before stay where they are
-        if cut is not None and cut.index is not None:
-            x = append("gather", (x, _positions(cut.index)), (axis,))
+    shape = tuple([1 if cut is None else cut.size for cut in kept])
+    if shape != sizes:
+        x = append("reshape", (x,), shape)
+    for axis in range(len(kept) - 1, -1, -1):  # the last first: those before stay where they are
+        cut = kept[axis]
+        if cut is not None and cut.positions is not None:
+            x = append("gather", (x, _positions(cut.positions)), (axis,))
     return x
 
 
@@ -90,23 +89,22 @@ def _cuts(x: Array, keys: list[Index]) -> list[Cut | None]:
     Raises:
         OnHost: the result is numpy's.
     """
-    _look(keys)
-    places = sum(key is not None and key is not ... for key in keys)
-    if places > x.ndim:
-        raise OutOfRange(f"{places} indices into an array of rank {x.ndim}")
-    filler: list[Index] = [slice(None)] * (x.ndim - places)
-    if ... in [key for key in keys if isinstance(key, EllipsisType)]:
-        at = next(i for i, key in enumerate(keys) if key is ...)
-        keys = [*keys[:at], *filler, *keys[at + 1 :]]
-    else:
-        keys = [*keys, *filler]
-    extents = iter(x.shape)
+    shape = x.shape
+    if not _VIEWS.issuperset(map(type, keys)):
+        _look(keys)
+    rests = [at for at, key in enumerate(keys) if key is ...]
+    if len(rests) > 1:
+        raise InputError("an index has one ... at most")
+    places = len(keys) - len(rests) - sum([key is None for key in keys])
+    if places > len(shape):
+        raise OutOfRange(f"{places} indices into an array of rank {len(shape)}")
+    at = rests[0] if rests else len(keys)
+    keys = [*keys[:at], *[slice(None)] * (len(shape) - places), *keys[at + 1 :]]
+    extents = iter(shape)
     return [None if key is None else _cut(key, next(extents)) for key in keys]
 
 
 def _look(keys: list[Index]) -> None:
-    if sum(isinstance(key, EllipsisType) for key in keys) > 1:
-        raise InputError("an index has one ... at most")
     arrays = [key for key in keys if isinstance(key, Array)]
     if any(key.dtype.kind not in "iu" or key.dtype == dtypes.uint64 for key in arrays):
         raise OnHost("extents hang on the values of a mask")
@@ -171,7 +169,7 @@ def _lazily_replaced(x: Array, keys: list[Index], value: Array) -> Array:
         return where(mask, value, x)
     found = _cuts(x, keys)
     cuts = [cut for cut in found if cut is not None]
-    if len(cuts) < len(found) or any(cut.index is not None or cut.step != 1 for cut in cuts):
+    if len(cuts) < len(found) or any(cut.positions is not None or cut.step != 1 for cut in cuts):
         raise OnHost("places that are no block")
     shape = tuple(cut.size for cut in cuts if not cut.dropped)
     while value.ndim > len(shape) and value.shape[0] == 1:

@@ -12,7 +12,6 @@ from dvm_graph.xp.array import Array, DTypeObject
 from dvm_graph.xp.axes import axes_of
 from dvm_graph.xp.buffer import OnHost, append, lazy
 from dvm_graph.xp.elementwise import divide, sqrt, square, subtract
-from dvm_graph.xp.manipulation import reshape
 from dvm_graph.xp.promotion import as_array, cast, dtype_of
 
 Axes: TypeAlias = "int | tuple[int, ...] | None"
@@ -23,7 +22,11 @@ def reduced(op: str, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
     y = append(op, (x,), sorted(axes)) if axes else x
     if keepdims or not axes:
         return y
-    return reshape(y, tuple(n for axis, n in enumerate(x.shape) if axis not in axes))
+    return append("reshape", (y,), [n for axis, n in enumerate(x.shape) if axis not in axes])
+
+
+_SUMMED_IN = {"b": dtypes.int64, "i": dtypes.int64, "u": dtypes.uint64}
+"""By the kind of dtype, where that is another one."""
 
 
 @lazy
@@ -43,11 +46,8 @@ def prod(
 def _summed_in(x: Array, dtype: DTypeObject | None) -> Array:
     """In the dtype asked for, or that of numpy: integers in 64 bits."""
     x = as_array(x)
-    if dtype is None:
-        dtype = {"b": dtypes.int64, "i": dtypes.int64, "u": dtypes.uint64}.get(
-            x.dtype.kind, x.dtype
-        )
-    target = dtype_of(dtype)
+    own = x.dtype
+    target = _SUMMED_IN.get(own.kind, own) if dtype is None else dtype_of(dtype)
     return x if x.dtype == target else cast(x, target)
 
 
