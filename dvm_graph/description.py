@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dvm_graph.ir import Graph, ModelMetadata, Value
+
+if TYPE_CHECKING:
+    from dvm_graph.symbolic import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +38,23 @@ class Description:
     about: ModelMetadata
     table_rows: Mapping[str, int]
     """See `feeds.table_rows`."""
+    demands: Mapping[str, int | str]
+    """See `feeds.demands_on_dims`."""
     onnx_operators: Mapping[str, str]
     """Of the ONNX nodes, those in bodies of control flow too, by name."""
     data_files: Mapping[str, str] | None
     """See `Graph.data_files`."""
 
+    def default_dims(self, given: Mapping[str, int]) -> dict[str, int]:
+        """See `Model.default_dims`."""
+        from dvm_graph.feeds import default_dims
 
-def describe(graph: Graph) -> Description:
+        return default_dims(self.inputs, self.demands, given)
+
+
+def describe(graph: Graph, facts: Facts) -> Description:
     """The description of a compiled graph."""
-    from dvm_graph.feeds import table_rows
+    from dvm_graph.feeds import demands_on_dims, table_rows
 
     return Description(
         tuple(_describe(value.name, value) for value in graph.inputs),
@@ -50,6 +62,7 @@ def describe(graph: Graph) -> Description:
         tuple(_describe(value.name, value) for value in graph.overridable),
         graph.about,
         table_rows(graph),
+        demands_on_dims(graph, facts),
         _onnx_operators(graph),
         graph.data_files,
     )

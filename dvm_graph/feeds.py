@@ -9,18 +9,19 @@ in some rows, positions count up, a sampling rate is 16,000, bytes are any byte,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph.errors import InputError, OutOfMemoryError
-from dvm_graph.ir import DType, Graph, Value
+from dvm_graph.ir import Dim, DType, Graph, Value
 
 if TYPE_CHECKING:
     from dvm_graph.description import TensorInfo
     from dvm_graph.model import Model
+    from dvm_graph.symbolic import Facts
 
 Array = NDArray[Any]
 
@@ -36,7 +37,7 @@ _ON_THE_WAY = frozenset(("cast", "reshape", "broadcast_to", "transpose", "slice"
 
 
 def random_feeds(model: Model, dims: Mapping[str, int], seed: int) -> dict[str, Array]:
-    """Inputs at given extents; dims that are not named are 2.
+    """Inputs at given extents, and at `Model.default_dims` of those that are not named.
 
     Raises:
         InputError: a negative seed or extent, a dim that no input has, or a dtype of which there
@@ -50,6 +51,7 @@ def random_feeds(model: Model, dims: Mapping[str, int], seed: int) -> dict[str, 
     for name in dims:
         if name not in known:
             raise InputError(f"no input has a dim {name!r}; dims are {', '.join(known) or 'fixed'}")
+    dims = model.default_dims(dims)
     generator = np.random.default_rng(seed)
     rows = model.table_rows()
     feeds: dict[str, Array] = {}
@@ -67,7 +69,7 @@ def random_feeds(model: Model, dims: Mapping[str, int], seed: int) -> dict[str, 
     return feeds
 
 
-def dim_names(inputs: list[TensorInfo]) -> list[str]:
+def dim_names(inputs: Sequence[TensorInfo]) -> list[str]:
     """Names of the dims that inputs have, each once."""
     texts = [dim for info in inputs for dim in info.shape if isinstance(dim, str)]
     if all(text.isidentifier() for text in texts):
@@ -78,6 +80,50 @@ def dim_names(inputs: list[TensorInfo]) -> list[str]:
     for text in texts:
         parse_dim(text, symbols)
     return [symbol.name for symbol in symbols.order]
+
+
+def default_dims(
+    inputs: Sequence[TensorInfo], demands: Mapping[str, int | str], given: Mapping[str, int]
+) -> dict[str, int]:
+    """See `Model.default_dims`."""
+    found = dict(given)
+    for name, dim in demands.items():
+        if name in given and isinstance(dim, str) and dim.isidentifier():
+            found.setdefault(dim, given[name])  # two names of one dim
+    for name, dim in demands.items():
+        found.setdefault(name, _extent(dim, found))
+    return {name: found.get(name, DEFAULT_EXTENT) for name in dim_names(inputs)}
+
+
+def demands_on_dims(graph: Graph, facts: Facts) -> dict[str, int | str]:
+    """What dims of inputs have to be for operators, by name: numbers, expressions of dims that are not among them or stand
+    before, and the least of those that may not be as small as `DEFAULT_EXTENT`.
+    """
+    from dvm_graph.symbolic import Relation, symbols_of
+
+    shapes = [value.shape or () for value in graph.inputs]
+    symbols = {symbol: None for shape in shapes for dim in shape for symbol in symbols_of(dim)}
+    found: dict[str, int | str] = {}
+    read: set[object] = set()
+
+    def demand(symbol: object, dim: Dim) -> None:
+        named = symbol in symbols and str(symbol) not in found and symbol not in read
+        if named and symbol not in symbols_of(dim):
+            found[str(symbol)] = dim if isinstance(dim, int) else str(dim)
+            read.update(symbols_of(dim))
+
+    for symbol in symbols:
+        demand(symbol, facts.canonical(symbol))
+    for check in facts.checks:
+        if check.relation is not Relation.LESS_EQUAL:
+            left, right = facts.canonical(check.left), facts.canonical(check.right)
+            demand(left, right)
+            demand(right, left)
+    for symbol in symbols:
+        least, _ = facts.bounds(symbol)
+        if least > DEFAULT_EXTENT:
+            demand(symbol, int(least))
+    return found
 
 
 def table_rows(graph: Graph) -> dict[str, int]:

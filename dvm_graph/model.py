@@ -133,6 +133,12 @@ class Model:
         """How many rows the tables have that inputs pick rows of: the vocabulary of token ids."""
         return dict(self._description.table_rows)
 
+    def default_dims(self, given: Mapping[str, int]) -> dict[str, int]:
+        """Extents of all dims of inputs at which a run makes sense: those given, what operators demand beside them, and
+        2 of others.
+        """
+        return self._description.default_dims(given)
+
     def run(
         self,
         feeds: Mapping[str, ArrayLike],
@@ -417,7 +423,7 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
 
     compiled, program = build(source, chosen)
     with border("describe the model"):
-        description = describe(compiled.graph)
+        description = describe(compiled.graph, compiled.facts)
     name = Path(source).name if isinstance(source, str | PathLike) else compiled.graph.name
     model = Model(program, description, chosen, _Compilation(name, compiled), source)
     if entry is not None and not compiled.rescued:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,3 +71,40 @@ def test_seeds() -> None:
 
 def test_the_model_takes_them() -> None:
     assert dvm_graph.compare(MODEL, dims={"b": 3, "s": 5}).passed
+
+
+OVER_GENERAL = {
+    "(float[b, d] x, float[64, 8] w) => (float[b, n] y) { y = MatMul(x, w) }": (
+        {},
+        {"b": 2, "d": 64},
+    ),
+    "(float[b, past] p, float[b, new] x, float[b, total] mask) => (float[b, u] y)"
+    "{ a = Concat<axis=1>(p, x) y = Mul(a, mask) }": (
+        {"past": 7},
+        {"b": 2, "past": 7, "new": 2, "total": 9},
+    ),
+    "(float[b, n] x, float[c, m] y) => (float[d, k] z) { z = Sub(x, y) }": (
+        {"b": 3, "m": 5},
+        {"b": 3, "n": 5, "c": 3, "m": 5},
+    ),
+}
+"""Models whose inputs declare more dims than operators leave free: what is given, and what has to follow."""
+
+
+@pytest.mark.parametrize("graph", OVER_GENERAL)
+def test_dims_follow_what_operators_demand(graph: str, tmp_path: Path) -> None:
+    given, wanted = OVER_GENERAL[graph]
+    proto = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]>\nagraph {graph}')
+    model = dvm_graph.optimize(proto)
+    assert model.default_dims(given) == wanted
+    assert dvm_graph.compare(proto, dims=given).passed
+    model.save(tmp_path / "m.dvm")
+    assert dvm_graph.load(tmp_path / "m.dvm").default_dims(given) == wanted
+
+
+def test_what_is_given_stays() -> None:
+    proto = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 18]>\n'
+        "agraph (float[b, d] x, float[64, 8] w) => (float[b, n] y) { y = MatMul(x, w) }"
+    )
+    assert dvm_graph.optimize(proto).default_dims({"d": 3}) == {"b": 2, "d": 3}

@@ -32,7 +32,7 @@ from dvm_graph.profile.text import summary
 @click.command()
 @model_command
 @input_options(
-    "Extents of a dim, repeatable, as for compare: batch=1,2,4, seq=1:128:x2. Default: 2."
+    "Extents of a dim, repeatable, as for compare: batch=1,2,4, seq=1:128:x2. Default: what operators demand, or 2."
 )
 @click.option(
     "--repeats",

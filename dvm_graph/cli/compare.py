@@ -22,7 +22,7 @@ from dvm_graph.model import Model
 @model_command
 @input_options(
     "Extents of a dim, repeatable: batch=1,2,4, seq=1:9:2 (ends included), seq=1:128:x2. "
-    "All combinations are compared. Default: 2."
+    "All combinations are compared. Default: what operators demand, or 2."
 )
 def compare(request: Request, feeds: Path | None, dims: DimRanges, seed: int) -> None:
     """Compare MODEL with onnxruntime; exit code 1 where results differ.

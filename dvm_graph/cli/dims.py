@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dvm_graph.cli.request import errors
-from dvm_graph.feeds import DEFAULT_EXTENT, dim_names
+from dvm_graph.feeds import dim_names
 from dvm_graph.model import Model
 
 _MAX_EXTENTS = 10_000
@@ -114,11 +114,13 @@ def all_dims(model: Model, given: DimRanges) -> list[dict[str, int]]:
     if unknown:
         known = f"its dims are {', '.join(names)}" if names else "all its dims are fixed"
         raise click.UsageError(f"the model has no dim {unknown[0]!r}; {known}")
-    _tell_defaults([name for name in names if name not in ranges])
-    ranges = {name: ranges.get(name, (DEFAULT_EXTENT,)) for name in names}
-    return [
-        dict(zip(ranges, extents, strict=True)) for extents in itertools.product(*ranges.values())
+    ranges = {name: ranges[name] for name in names if name in ranges}
+    points = [
+        model.default_dims(dict(zip(ranges, extents, strict=True)))
+        for extents in itertools.product(*ranges.values())
     ]
+    _tell_defaults({name: extent for name, extent in points[0].items() if name not in ranges})
+    return points
 
 
 def text_of(dims: Mapping[str, int]) -> str:
@@ -126,7 +128,7 @@ def text_of(dims: Mapping[str, int]) -> str:
     return " ".join(f"{name}={extent}" for name, extent in dims.items())
 
 
-def _tell_defaults(names: Sequence[str]) -> None:
-    if names:
-        text = f"note: no --dim for {', '.join(names)}; taking {DEFAULT_EXTENT}"
+def _tell_defaults(dims: Mapping[str, int]) -> None:
+    if dims:
+        text = f"note: no --dim for {', '.join(dims)}; taking {text_of(dims)}"
         errors().print(text, style="dim", highlight=False, markup=False)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @model_command
-@dim_option("Extent of a dim: batch=4. Default: 2.")
+@dim_option("Extent of a dim: batch=4. Default: what operators demand, or 2.")
 @click.option("--kernel", help="Only kernels whose name has this text in it.")
 @click.option("--steps", is_flag=True, help="Tile code behind each step of the compiler, too.")
 @npu_option("For a part by its name, or a spec file, instead of this machine.")

@@ -19,7 +19,7 @@ from dvm_graph.model import Model
 
 @click.command()
 @model_command
-@input_options("Extent of a dim of random inputs: batch=4. Default: 2.")
+@input_options("Extent of a dim of random inputs: batch=4. Default: what operators demand, or 2.")
 @output_option("-o", "--output", text="Write results to this .npz.")
 def run(
     request: Request, feeds: Path | None, dims: DimRanges, seed: int, output: Path | None

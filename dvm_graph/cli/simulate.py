@@ -23,7 +23,7 @@ _SPANS = 4000
 
 @click.command()
 @model_command
-@dim_option("Extent of a dim: batch=4. Default: 2.")
+@dim_option("Extent of a dim: batch=4. Default: what operators demand, or 2.")
 @npu_option("A part by its name, or a spec file.", default="ascend910b2")
 @click.option("--warm", is_flag=True, help="Begin with what a run before left in the shared cache.")
 @click.option("--measured", is_flag=True, help="Take the time that this machine takes to compile.")

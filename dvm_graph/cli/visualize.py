@@ -15,7 +15,9 @@ from dvm_graph.report import picture_path
 
 @click.command()
 @model_command
-@input_options("Extent of a dim of the run that is profiled: batch=4. Default: 2.")
+@input_options(
+    "Extent of a dim of the run that is profiled: batch=4. Default: what operators demand, or 2."
+)
 @click.option("--profile", is_flag=True, help="Profile a run, and colour by the time it takes.")
 @output_option(
     "-o",

@@ -69,7 +69,7 @@ def test_run_with_random_inputs() -> None:
 def test_dims_not_given_are_2_and_noted() -> None:
     result = call("run", BERT, "--dim", "seq=5")
     assert "[2, 5, 64]" in result.stdout
-    assert "no --dim for batch; taking 2" in result.stderr
+    assert "no --dim for batch; taking batch=2" in result.stderr
 
 
 def test_compare_sweeps_all_combinations() -> None:
