@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
+
+import numpy as np
 
 from dvm_graph.decompose.arithmetic import (
     along_axis,
@@ -88,11 +90,13 @@ class _Axis:
 
 @decomposition("Resize", "Upsample")
 def resize(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Of spatial axes, by nearest elements, linearly or by cubic polynomials, to sizes or by scales.
+    """Of spatial axes, by nearest elements, linearly or by cubic polynomials, to sizes or by scales; of any others, those of
+    images whose channels come last among them, by the first two ways.
 
     Cubic ones of one axis or three, which onnxruntime refuses, are as onnx defines them. Shares are float32 for all types.
     """
     if _is_old(node):
+        node = replace(node, op="Resize")
         operands = (required(node, operands, 0), None, required(node, operands, 1))
     x, sampling = required(node, operands, 0), _sampling(node)
     if sampling is None or (sampling.mode != "nearest" and not x.dtype.is_float):
@@ -102,13 +106,16 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     if sampling.nearest == _BY_SCALE and any(isinstance(a.scale, Value) for a in axes.values()):
         return None
+    spatial = x.rank in (3, 4, 5) and all(axis >= 2 for axis in axes)
+    if sampling.mode == "cubic" and not spatial:
+        return None
     if sampling.mode == "cubic" and axes:
         axes = _all_spatial(x) | axes
     halves = all(_start_of_pairs(sampling, axis) == 0 for axis in axes.values())
-    if sampling.mode == "linear" and halves and len(axes) > 1:
+    if sampling.mode == "linear" and halves and spatial and len(axes) > 1:
         return [_mean_of_neighbours(builder, x, axes)]
     y = x if sampling.mode == "nearest" else widened(builder, x)
-    stays = _is_read_better_by_rows(sampling, x, axes)
+    stays = not spatial or _is_read_better_by_rows(sampling, x, axes)
     y = y if stays else channels_last(builder, y)
     for axis in _in_order(builder, axes) if stays else axes:
         resized, at = axes[axis], axis if stays or x.rank == 3 else axis - 1
@@ -169,8 +176,10 @@ def _all_spatial(x: Value) -> dict[int, _Axis]:
 
 
 def _is_old(node: Node) -> bool:
-    """Of a form with nothing but a mode and scales, that nearest elements lie before where an axis grows, else behind."""
-    return node.op == "Upsample" or node.version < 11
+    """Of a form with nothing but a mode and scales, that nearest elements lie before where an axis grows, else behind: all of
+    Upsample's.
+    """
+    return node.version < 11
 
 
 def _sampling(node: Node) -> _Sampling | None:
@@ -196,13 +205,11 @@ def _sampling(node: Node) -> _Sampling | None:
 
 
 def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[int, _Axis] | None:
-    """The axes that change; None: not only spatial ones."""
-    if x.rank not in (3, 4, 5):
-        return None
+    """The axes that change; None: nothing here computes what they become."""
     listed = node.attrs.get("axes") or range(x.rank)
     order = [normalize_axis(node, int(axis), x.rank) for axis in listed]
     found = (
-        _scaled(operands, x, order)
+        _scaled(builder, node, operands, x, order)
         or _sized(operands, x, order)
         or _bound(builder, node, operands, x, order)
     )
@@ -219,7 +226,7 @@ def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[in
     }
     if changed and not any(map(_differs, changed.values())):
         return None
-    return changed if all(axis >= 2 for axis in changed) else None
+    return changed
 
 
 def _differs(axis: _Axis) -> bool:
@@ -232,20 +239,34 @@ def _differs(axis: _Axis) -> bool:
     return isinstance(axis.extent, int) and axis.size != axis.extent
 
 
-def _scaled(operands: Operands, x: Value, order: list[int]) -> dict[int, _Axis] | None:
+def _scaled(
+    builder: Builder, node: Node, operands: Operands, x: Value, order: list[int]
+) -> dict[int, _Axis] | None:
+    """By constant scales. Sizes are products in float32, which only a run tells of extents and scales that no dim gives exactly."""
     scales = operand(operands, 2)
     if scales is None or scales.data is None or scales.data.size != len(order):
         return None
-    found = {}
-    for axis, scale in zip(order, scales.data.reshape(-1).tolist(), strict=True):
-        if not 0 < scale <= _LARGEST_SCALE:
-            return None
-        exact, extent = Fraction(scale), shape_of(x)[axis]
-        if exact.denominator > _LARGEST_DENOMINATOR:
-            return None
-        size = floordiv(mul(extent, exact.numerator), exact.denominator)
-        found[axis] = _Axis(extent, size, exact)
-    return found
+    numbers: list[float] = scales.data.reshape(-1).tolist()
+    if not all(0 < number <= _LARGEST_SCALE for number in numbers):
+        return None
+    extents = [shape_of(x)[axis] for axis in order]
+    sizes = [_scaled_extent(*pair) for pair in zip(extents, numbers, strict=True)]
+    if None in sizes:
+        given = (shape_operand(builder, x), scales, None)
+        sizes = list(bound_extents(builder, node, given, sizes, order))
+    return {
+        axis: _Axis(extent, size, Fraction(number))
+        for axis, extent, size, number in zip(order, extents, sizes, numbers, strict=True)
+    }
+
+
+def _scaled_extent(extent: Dim, scale: float) -> Dim | None:
+    if isinstance(extent, int):
+        return int(np.float32(extent) * np.float32(scale))
+    exact = Fraction(scale)
+    if exact.denominator > _LARGEST_DENOMINATOR:
+        return None
+    return floordiv(mul(extent, exact.numerator), exact.denominator)
 
 
 def _sized(operands: Operands, x: Value, order: list[int]) -> dict[int, _Axis] | None:

@@ -259,3 +259,82 @@ def test_halves_are_means_of_neighbours(dtype: type[np.generic], simd: str) -> N
         expected = whole.reshape(2, channels, h // 2, 2, w // 2, 2).mean((3, 5))
         assert_all_close(model.run({"x": x}), [expected.astype(dtype)], reduction_length=4)
         assert "pool_sum" in model.disassemble({"x": x})
+
+
+def resized(
+    op: str,
+    opset: int,
+    shape: tuple[int | str, ...],
+    scales: Array | None,
+    sizes: tuple[int, ...] = (),
+    **attrs: Any,
+) -> onnx.ModelProto:
+    """By constants."""
+    operands = (
+        ["x", "by"]
+        if opset < 11
+        else ["x", "", "by"]
+        if scales is not None
+        else ["x", "", "", "by"]
+    )
+    by = np.array(sizes, np.int64) if scales is None else scales
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node(op, operands, ["y"], **attrs)],
+        "g",
+        [info("x", onnx.TensorProto.FLOAT, shape)],
+        [info("y", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(by, "by")],
+    )
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)])
+
+
+@pytest.mark.parametrize("op, opset", [("Upsample", 9), ("Resize", 10), ("Resize", 18)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("shape", [(1, 1, 5, 4), (1, 1, "h", "w")])
+def test_sizes_are_products_in_float32(
+    op: str, opset: int, mode: str, shape: tuple[int | str, ...]
+) -> None:
+    """5 by the number next to 1.8 is 9 in float32, and less than 9 otherwise."""
+    for extents in ((9, 8), (7, 9), (8, 5)):
+        scales = np.divide((1, 1, *extents), (1, 1, 5, 4), dtype=np.float32)
+        model = resized(op, opset, shape, scales, mode=mode)
+        feeds = {"x": images((1, 1, 5, 4))}
+        got = dvm_graph.optimize(model, strict=True).run(feeds)
+        assert_all_close(got, session(model).run(None, feeds), reduction_length=4)
+
+
+OF_ANY_AXES = (
+    ((3,), (7,)),
+    ((4, 5), (3, 9)),
+    ((6, 5, 3), (3, 10, 3)),
+    ((2, 3, 4), (4, 6, 4)),
+    ((2, 5, 6, 3), (2, 10, 9, 3)),
+    ((2, 2, 3, 3), (4, 3, 6, 5)),
+    ((2, 2, 2, 2, 2, 2), (2, 4, 2, 2, 3, 2)),
+)
+
+
+@pytest.mark.parametrize("shape, sizes", OF_ANY_AXES)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("by_scales", [False, True])
+def test_nearest_along_any_axes(
+    shape: tuple[int, ...], sizes: tuple[int, ...], transform: str, by_scales: bool
+) -> None:
+    scales = np.divide(sizes, shape, dtype=np.float32) if by_scales else None
+    for rounding, first in itertools.product(ROUNDINGS, (shape[0], "batch")):
+        attrs = {"coordinate_transformation_mode": transform, "nearest_mode": rounding}
+        model = resized("Resize", 18, (first, *shape[1:]), scales, sizes, **attrs)
+        feeds = {"x": images(shape)}
+        got = dvm_graph.optimize(model, strict=True).run(feeds)
+        assert_all_close(got, session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("sizes", [(2, 10, 9, 5), (2, 3, 12, 5), (2, 5, 7, 5)])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_linear_of_channels_last(sizes: tuple[int, ...], transform: str) -> None:
+    attrs = {"coordinate_transformation_mode": transform, "mode": "linear"}
+    model = resized("Resize", 18, ("batch", 5, "w", 5), None, sizes, **attrs)
+    feeds = {"x": images((2, 5, 6, 5))}
+    got = dvm_graph.optimize(model, strict=True).run(feeds)
+    assert_all_close(got, session(model).run(None, feeds), reduction_length=4)
