@@ -324,7 +324,7 @@ class Importer:
         schema = _checked_signature(proto, where, domain, version)
         operands = [self._operand(scope, name, where) for name in proto.input]
         attrs = read_attributes(proto, where, schema, self._external)
-        regions, captured = self._import_regions(scope, proto, attrs)
+        regions, captured = self._import_regions(scope, proto, attrs, where)
         source = proto.SerializeToString()
         node = Node(
             name=scope.graph.unique_name(self._provenance.prefix + (proto.name or proto.op_type)),
@@ -367,7 +367,7 @@ class Importer:
         return version
 
     def _import_regions(
-        self, scope: Scope, proto: onnx.NodeProto, attrs: dict[str, Any]
+        self, scope: Scope, proto: onnx.NodeProto, attrs: dict[str, Any], where: str
     ) -> tuple[tuple[Graph, ...], list[Value]]:
         bodies = [a for a in proto.attribute if a.type in GRAPH_TYPES]
         if not bodies:
@@ -382,6 +382,10 @@ class Importer:
         for inner in scopes:
             for name in names:
                 inner.find(name)
+                if name not in inner.captures:
+                    raise ModelError(
+                        f"{where} has a body that defines {name!r}, which another of its bodies reads from outside"
+                    )
             inner.graph.inputs += [inner.captures[name][1] for name in names]
         captured = [next(s.captures[n][0] for s in scopes if n in s.captures) for n in names]
         attrs["regions"] = tuple(attribute.name for attribute in bodies)
@@ -535,6 +539,7 @@ def _names_read(node: onnx.NodeProto) -> Iterable[str]:
 def _free_names(graph: onnx.GraphProto) -> Iterable[str]:
     defined = {info.name for info in graph.input}
     defined |= {tensor.name for tensor in graph.initializer}
+    defined |= {tensor.values.name for tensor in graph.sparse_initializer}
     defined |= {name for node in graph.node for name in node.output}
     read = [name for node in graph.node for name in _names_read(node)]
     read += [info.name for info in graph.output]

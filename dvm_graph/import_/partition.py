@@ -311,6 +311,7 @@ def _drop_trailing(node: onnx.NodeProto) -> None:
 
 def _rename_captures(graph: onnx.GraphProto, renamed: Mapping[str, str]) -> None:
     local = {info.name for info in graph.input} | {t.name for t in graph.initializer}
+    local |= {t.values.name for t in graph.sparse_initializer}
     local |= {name for node in graph.node for name in node.output}
     visible = {old: new for old, new in renamed.items() if old not in local}
     for node in graph.node:

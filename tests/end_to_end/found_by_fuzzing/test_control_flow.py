@@ -203,3 +203,23 @@ def test_rows_of_which_onnx_says_otherwise_than_onnxruntime(op: str) -> None:
     feeds = {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     feeds["n"] = np.array(2)
     assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+def test_a_branch_with_a_name_that_the_other_reads_from_outside() -> None:
+    """onnxruntime reads from outside in both; importing it was a KeyError."""
+    model = model_from_text(
+        """g (bool which, float[n] x, float[n] c) => (float[n] y) {
+            y = If (which) <
+                then_branch = g1 () => (float[n] p) <float[1] d = {3}> { p = Add(x, d) },
+                else_branch = g2 () => (float[n] q) { q = Mul(x, c) }
+            >
+        }"""
+    )
+    then = model.graph.node[0].attribute[0].g
+    then.initializer[0].name = then.node[0].input[1] = "c"
+    x, c = np.array([1, 2], np.float32), np.array([5, 7], np.float32)
+    with pytest.warns(dvm_graph.RescueWarning, match=r"defines 'c', which another of its bodies"):
+        compiled = dvm_graph.optimize(model)
+    for which in (True, False):
+        feeds = {"which": np.array(which), "x": x, "c": c}
+        assert_same_bits(compiled.run(feeds), session(model).run(None, feeds))
