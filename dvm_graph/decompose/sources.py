@@ -99,12 +99,13 @@ def eye_like(builder: Builder, node: Node, operands: Operands) -> Results:
 def dropout(builder: Builder, node: Node, operands: Operands) -> Results:
     """Inference only: the operand itself, and a mask that keeps everything.
 
-    Before opset 10 the mask has the type of the operand.
+    Before opset 10 the mask has the type of the operand. Before 12, no document says what it holds in
+    inference: 0, as in onnxruntime.
     """
     x, training = required(node, operands, 0), operand(operands, 2)
     if training is not None and constant_scalar(training) is not False:
         return None
     if len(node.outputs) == 1:
         return [x]
-    mask = filled(builder, True, DType.BOOL, shape_of(x))
+    mask = filled(builder, node.version >= 12, DType.BOOL, shape_of(x))
     return [x, builder.cast(mask, node.outputs[1].dtype)]

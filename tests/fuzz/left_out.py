@@ -53,10 +53,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "Cast": "attribute round_mode",
         "CastLike": "attribute round_mode",
     },
-    "what a mask holds that nothing asks for is not said": {
-        "Dropout 7": "result mask",
-        "Dropout 10": "result mask",
-    },
 }
 """By the reason: operators, or versions of them, with their parts between semicolons; `node` is all of an operator, an
 operand one of all types, and a type that of any operand.

@@ -68,7 +68,7 @@ def clip(g: Growth) -> Value:
 @recipe("Dropout", kind=OTHER, weight=0.5)
 def dropout(g: Growth) -> Value:
     x = g.pick(types("Dropout", g.opset))
-    outputs = g.choose((1, 2)) if g.opset >= 12 else 1  # what the mask holds is not said before
+    outputs = g.choose((1, 2))
     if g.opset < 12:
         return g.emit("Dropout", [x], {"ratio": g.choose((None, 0.3))}, outputs=outputs)
     trains = g.choose((None, False, False, True))  # by a ratio of 0
