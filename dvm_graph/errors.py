@@ -46,8 +46,8 @@ class ShapeError(DvmError):
 
 
 class ContradictionError(ShapeError):
-    """Inputs of a run differ in dims that the model gives one name, and operators need them equal; or a result has another
-    rank than the model declares.
+    """Inputs of a run differ in dims that the model gives one name, and operators need them equal; or a result, or an
+    input that is declared a scalar, has another rank than the model declares.
     """
 
 

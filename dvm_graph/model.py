@@ -90,7 +90,7 @@ class Model:
         self._origin = origin
         self._source = source
         self._output_names = [info.name for info in description.outputs]
-        self._variants = Variants(source, options, description.overridable)
+        self._variants = Variants(source, options, description.inputs, description.overridable)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are the source and the options: made into a model by compiling anew, or
@@ -184,7 +184,7 @@ class Model:
         self, feeds: Mapping[str, ArrayLike], action: Callable[[Program], _Result]
     ) -> _Result:
         """What comes out with the program that takes these feeds. Where a run contradicts the names of dims, or declared
-        ranks, it is one to which those are nothing, if operators do not need what they say.
+        ranks of scalars and results, it is one to which those are nothing, if operators do not need what they say.
         """
         program = self._ran = self._variants.find(feeds) or self._program
         try:

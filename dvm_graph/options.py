@@ -114,6 +114,9 @@ class Options:
     """Dims of inputs that have one name are equal, those of an expression are what it says, results whose rank
     nothing else tells have that which the model declares, and bodies that run on onnxruntime take and give the shapes that are declared for them. False: each is known by nothing but the run, as to onnxruntime.
     A run that contradicts what is declared compiles the model so, once."""
+    scalar_ranks: Mapping[str, int] = field(default_factory=dict)
+    """Ranks of inputs that the model declares to be scalars, by name; to onnxruntime such a declaration says nothing.
+    A run that feeds something else compiles the model so, once."""
     limits: FusionLimits = field(default_factory=FusionLimits)
     fallbacks: str = "if_needed"
     """"always": kernels give way to their fallbacks, and those to theirs; "operators": kernels are compiled operator
@@ -186,6 +189,8 @@ _MOST_LOCAL_BYTES = 1 << 30
 _LEAST_LOCAL_BYTES = 4096
 """A page: with less there are kernels that fit in no way."""
 _MOST = 2**63 - 1
+_MOST_AXES = 64
+"""Of an array of numpy."""
 
 
 def _is_range(hint: Any) -> bool:
@@ -217,6 +222,14 @@ def _are_named(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
+def _are_numbered(value: object) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and _are_named(value)
+        and all(_is_integer(number) and 0 <= number <= _MOST_AXES for number in value.values())
+    )
+
+
 _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: isinstance(value, bool), "True or False"),
     "int": (_is_integer, "an integer"),
@@ -224,6 +237,7 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "str": (lambda value: isinstance(value, str), "a string"),
     "frozenset[str]": (_are_names, "a set of names"),
     "Mapping[str, tuple[int, int]]": (_are_named, "a mapping of names to ranges"),
+    "Mapping[str, int]": (_are_numbered, "a mapping of names to numbers of 0 to 64"),
     "FusionLimits": (lambda value: isinstance(value, FusionLimits), "FusionLimits"),
 }
 """By the type that a field is declared to have: what holds of its values, and in words."""

@@ -1,5 +1,5 @@
 """The programs of a model for feeds that it was not compiled for: that override some of its initializers,
-contradict the names of its dims, or lead to results of other ranks than it declares.
+contradict the names of its dims, are no scalars where it declares such, or lead to results of other ranks than it declares.
 
 In: the feeds of a run. Out: a program with the initializers that they name as inputs, or whose dims and ranks are known by
 nothing but the run, compiled when it is first asked for; None where the model's own does.
@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dvm_graph.description import TensorInfo
 from dvm_graph.errors import DvmError, InputError, OutOfMemoryError
@@ -27,12 +29,17 @@ _MOST = 4
 
 class Variants:
     def __init__(
-        self, source: Source | None, options: Options, overridable: Sequence[TensorInfo]
+        self,
+        source: Source | None,
+        options: Options,
+        inputs: Sequence[TensorInfo],
+        overridable: Sequence[TensorInfo],
     ) -> None:
         self._source = source
         self._options = options
         self._names = frozenset(value.name for value in overridable)
-        self._programs: OrderedDict[tuple[frozenset[str], bool], Program | DvmError] = OrderedDict()
+        self._scalars = [info.name for info in (*inputs, *overridable) if info.shape == ()]
+        self._programs: OrderedDict[tuple[Any, ...], Program | DvmError] = OrderedDict()
         self._lock = threading.RLock()  # a signal handler may run the model here
 
     def find(self, feeds: Mapping[str, Any], *, dims_by_name: bool = True) -> Program | None:
@@ -45,13 +52,15 @@ class Variants:
             InputError: there is no ONNX model to compile.
         """
         fed = self._names.intersection(feeds if isinstance(feeds, Mapping) else ())
-        if not fed and (dims_by_name or self._source is None or not self._options.dims_by_name):
+        ranks = {} if dims_by_name or self._source is None else self._ranks(feeds)
+        contradicts = not dims_by_name and (self._options.dims_by_name or ranks)
+        if not fed and not (contradicts and self._source is not None):
             return None
-        key = (fed, dims_by_name)
+        key = (fed, dims_by_name, *ranks.items())
         with self._lock:
             program = self._programs.get(key)
         if program is None:  # whoever runs the model meanwhile may compile it, too
-            program = self._compile(fed, dims_by_name)
+            program = self._compile(fed, dims_by_name, ranks)
         with self._lock:
             program = self._programs.setdefault(key, program)
             self._programs.move_to_end(key)
@@ -69,7 +78,14 @@ class Variants:
             if isinstance(program, Program):
                 program.forget()
 
-    def _compile(self, fed: frozenset[str], dims_by_name: bool) -> Program | DvmError:
+    def _ranks(self, feeds: Mapping[str, Any]) -> dict[str, int]:
+        """What is fed for scalars and is none."""
+        ranks = ((name, np.ndim(feeds[name])) for name in self._scalars if name in feeds)
+        return {name: rank for name, rank in ranks if rank > 0}
+
+    def _compile(
+        self, fed: frozenset[str], dims_by_name: bool, ranks: Mapping[str, int]
+    ) -> Program | DvmError:
         """Or why there is none."""
         if self._source is None:
             raise InputError(
@@ -80,7 +96,8 @@ class Variants:
 
         options = replace(self._options, fed_initializers=self._options.fed_initializers | fed)
         if not dims_by_name:
-            options = replace(options, dims_by_name=False, dim_hints={})
+            known = {**options.scalar_ranks, **ranks}
+            options = replace(options, dims_by_name=False, dim_hints={}, scalar_ranks=known)
         try:
             return build(self._source, options)[1]
         except OutOfMemoryError:  # another time there may be more

@@ -23,6 +23,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,7 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
         external,
         symbols,
         dims_by_name=options.dims_by_name,
+        scalar_ranks=options.scalar_ranks,
     )
     fed = options.fed_initializers
     overridable = _overridable(model)
@@ -90,6 +92,9 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
     graph.about = _metadata(model.proto)
     if options.cache:
         graph.data_files = external.digests()
+    unknown = sorted(set(options.scalar_ranks) - {info.name for info in model.proto.graph.input})
+    if unknown:
+        raise InputError(f"scalar_ranks name {unknown[0]!r}, which is no input of the model")
     for name in options.dim_hints:
         if name not in symbols:
             raise InputError(f"dim_hints name {name!r}, which is no dim of the model's inputs")
@@ -170,12 +175,14 @@ class Importer:
         provenance: Provenance | None = None,
         *,
         dims_by_name: bool = True,
+        scalar_ranks: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._opsets = opsets
         self._external = external
         self._symbols = symbols
         self._provenance = provenance or Provenance()
         self._dims_by_name = dims_by_name
+        self._scalar_ranks = scalar_ranks
         self._free: dict[Dim, Dim] = {}
         """Dims of inputs that nothing can be solved from, as the symbols that they become."""
 
@@ -237,6 +244,9 @@ class Importer:
             if info.name in scope.values:
                 continue
             dtype, shape = read_type(info.type, functools.partial(self._dim, info.name))
+            if shape == () and scope.parent is None:
+                axes = range(self._scalar_ranks.get(info.name, 0))
+                shape = tuple(self._symbols.fresh(f"{info.name}_dim{axis}") for axis in axes)
             value = Value(scope.graph.unique_name(info.name), dtype, shape)
             if dtype is DType.OPAQUE:
                 value.opaque_type = declared_type(info.type, named=self._dims_by_name)

@@ -43,7 +43,7 @@ void DimBinder::bind(uint32_t value, std::span<const int64_t> shape, Dims& dims)
     const std::string what = name_of(value) + " has rank " + std::to_string(shape.size()) +
                              " (shape " + shape_text(shape) + "), but the model wants rank " +
                              std::to_string(rank);
-    if (is_input(value)) throw InputError(what);
+    if (is_input(value) && rank > 0) throw InputError(what);
     throw ContradictionError(what);
   }
   for (const SymbolBinding* binding : by_value_[value]) {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import dvm_graph
@@ -124,3 +125,51 @@ def test_extents_that_a_body_declares_and_does_not_have(declared: str, dtype: st
         feeds = {"x": normal(*shape).astype(dtype.replace("float", "float32")), "k": np.array(2)}
         (got,), (want,) = model.run(feeds), reference.run(None, feeds)
         np.testing.assert_array_equal(got, want)
+
+
+SCALARS = {
+    "rates": "g (float[n] x, float rate) => (float[m] y) { y = Mul(x, rate) }",
+    "steps": """g (float[n] x, float rate) => (float[m, k] y) {
+        shape = Constant<value_ints = [-1, 1]>()
+        column = Reshape(rate, shape)
+        y = Sub(column, x)
+    }""",
+    "branches": """g (float[n] x, bool rate) => (float[m] y) {
+        y = If (rate) <
+            then_branch = g1 () => (float[p] a) { a = Exp(x) },
+            else_branch = g2 () => (float[q] b) { b = Abs(x) }
+        >
+    }""",
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+@pytest.mark.parametrize("opset", [6, 17])
+@pytest.mark.filterwarnings("ignore::dvm_graph.errors.RescueWarning")  # opset 6
+def test_declared_scalars_are_what_a_run_feeds(name: str, opset: int) -> None:
+    """onnxruntime compares no extents with those of a scalar."""
+    if opset == 6 and name != "branches":
+        return
+    proto = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}]> {SCALARS[name]}'
+    )
+    model, reference = dvm_graph.optimize(proto), session(proto)
+    x = np.array([-1, 2, 3], np.float32)
+    dtype = np.bool_ if name == "branches" else np.float32
+    for shape in ((), (1,), (1, 1), (), (3,)) if name == "rates" else ((), (1,), (1, 1), ()):
+        feeds = {"x": x, "rate": np.ones(shape, dtype)}
+        got, want = model.run(feeds), reference.run(None, feeds)
+        assert got[0].shape == want[0].shape
+        np.testing.assert_allclose(got[0], want[0], rtol=1e-6)
+
+
+def test_scalars_of_other_ranks_from_the_start(tmp_path: Path) -> None:
+    proto = parse(SCALARS["rates"])
+    feeds = {"x": np.ones(3, np.float32), "rate": np.ones(1, np.float32)}
+    dvm_graph.optimize(proto).save(tmp_path / "scalar.dvm")
+    with pytest.raises(ContradictionError, match="rate has rank 1 .*wants rank 0"):
+        dvm_graph.load(tmp_path / "scalar.dvm").run(feeds)
+    dvm_graph.optimize(proto, scalar_ranks={"rate": 1}).save(tmp_path / "row.dvm")
+    assert dvm_graph.load(tmp_path / "row.dvm").run(feeds)[0].shape == (3,)
+    with pytest.raises(dvm_graph.InputError, match="'z', which is no input"):
+        dvm_graph.optimize(proto, scalar_ranks={"z": 1})

@@ -104,7 +104,7 @@ def test_files_of_weights_that_are_gone(tmp_path: Path) -> None:
 def test_options_that_make_another_model(tmp_path: Path, compiler: Compiler) -> None:
     model = model_from_text(TEXT)
     kinds: list[dict[str, Any]] = [
-        {}, {"fuse": False}, {"dims_by_name": False}, {"dim_hints": {"n": (np.int64(1), 9)}},
+        {}, {"fuse": False}, {"dims_by_name": False}, {"scalar_ranks": {"x": 0}}, {"dim_hints": {"n": (np.int64(1), 9)}},
         {"max_compile_seconds": np.float32(77)},
         {"disable_passes": frozenset({"simplify", "sink_concats", "absorb_views"})},
     ]  # fmt: skip
