@@ -101,7 +101,13 @@ def sparse_to_array(sparse: onnx.SparseTensorProto, external: ExternalData) -> A
 
 def array_to_tensor(array: Array, name: str) -> onnx.TensorProto:
     """The inverse of `tensor_to_array`, for partitions handed to the vendor library."""
-    return numpy_helper.from_array(np.asarray(array), name)
+    array = np.asarray(array)
+    if array.dtype != object:
+        return numpy_helper.from_array(array, name)
+    texts = [text.encode("utf-8", "surrogateescape") for text in array.ravel()]
+    return onnx.TensorProto(
+        name=name, dims=array.shape, data_type=onnx.TensorProto.STRING, string_data=texts
+    )
 
 
 def dtype_of(onnx_type: int) -> DType:

@@ -167,7 +167,7 @@ def test_scalars_of_other_ranks_from_the_start(tmp_path: Path) -> None:
     proto = parse(SCALARS["rates"])
     feeds = {"x": np.ones(3, np.float32), "rate": np.ones(1, np.float32)}
     dvm_graph.optimize(proto).save(tmp_path / "scalar.dvm")
-    with pytest.raises(ContradictionError, match="rate has rank 1 .*wants rank 0"):
+    with pytest.raises(ContradictionError, match=r"rate has rank 1 .*wants rank 0"):
         dvm_graph.load(tmp_path / "scalar.dvm").run(feeds)
     dvm_graph.optimize(proto, scalar_ranks={"rate": 1}).save(tmp_path / "row.dvm")
     assert dvm_graph.load(tmp_path / "row.dvm").run(feeds)[0].shape == (3,)

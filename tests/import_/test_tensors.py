@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import dvm_graph
 from dvm_graph.errors import ModelError, OutOfMemoryError
 from dvm_graph.import_.external_data import ExternalData
 from dvm_graph.import_.tensors import (
@@ -141,3 +142,19 @@ def test_types_map_one_to_one() -> None:
     for dtype in set(DType) - {DType.OPAQUE}:
         assert dtype_of(onnx_type_of(dtype)) is dtype
     assert all(known[kind] is DType.OPAQUE for kind in PACKED | {TensorProto.STRING})
+
+
+def test_strings_that_are_no_text() -> None:
+    """What onnxruntime compares by its bytes; handing such constants on to it failed."""
+    words = TensorProto(
+        name="w", data_type=TensorProto.STRING, dims=[2], string_data=[b"a", b"\xff"]
+    )
+    array = tensor_to_array(words, NOWHERE)
+    assert array_to_tensor(array, "w") == words
+    node = helper.make_node("Gather", ["w", "i"], ["y"])
+    shape = helper.make_node("Shape", ["y"], ["s"])
+    inputs = [helper.make_tensor_value_info("i", TensorProto.INT64, ["n"])]
+    outputs = [helper.make_tensor_value_info("s", TensorProto.INT64, [1])]
+    graph = helper.make_graph([node, shape], "g", inputs, outputs, [words])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    assert dvm_graph.optimize(model).run({"i": np.array([1, 0, 1])})[0].tolist() == [3]
