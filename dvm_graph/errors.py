@@ -24,8 +24,8 @@ class ModelError(DvmError):
 
 
 class DamagedError(ModelError):
-    """The file is no message of ONNX, or holds bytes where text has to be: nobody else is to read it
-    either (onnxruntime has ended the process over such files).
+    """The file is no message of ONNX, holds bytes where text has to be, or leaves out one of any number of operands: nobody
+    else is to read it either (onnxruntime has ended the process over such files).
     """
 
 

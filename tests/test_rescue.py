@@ -131,3 +131,13 @@ def test_vendor_nodes_are_left_to_the_vendor_library() -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(dvm_graph.InputError, match="set of names"):
         dvm_graph.optimize(SOURCE, vendor_nodes="matmul")
+
+
+@pytest.mark.parametrize("op", ["Sum", "Max", "Concat<axis = 0>"])
+def test_onnxruntime_is_not_asked_for_what_ends_its_process(op: str) -> None:
+    """An operand that is left out between others of any number."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 17]> g (float[n] x) => (float[n] y) {{ y = {op}(x, , x) }}'
+    )
+    with pytest.raises(dvm_graph.ModelError, match=r"operand 1 .* is left out"):
+        dvm_graph.optimize(model)

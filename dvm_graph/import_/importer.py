@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from dvm_graph.errors import InputError, ModelError
+from dvm_graph.errors import DamagedError, InputError, ModelError
 from dvm_graph.import_.attributes import GRAPH_TYPES, read_attributes
 from dvm_graph.import_.external_data import ExternalData
 from dvm_graph.import_.loading import (
@@ -493,7 +493,8 @@ def _checked_signature(node: onnx.NodeProto, where: str, domain: str, version: i
     for at, given in enumerate(node.input):
         name = schema.needed[min(at, len(schema.needed) - 1)]
         if name and not given:
-            raise ModelError(
+            one_of_many = schema.variadic and at >= len(schema.needed) - 1
+            raise (DamagedError if one_of_many else ModelError)(
                 f"{where}: {node.op_type} needs operand {at} ({name}), which is left out"
             )
     if not schema.min_outputs <= len(node.output) <= schema.max_outputs:
