@@ -6,7 +6,8 @@
     a = exp([0, 1]); return x * a   =>   return x * [1, 2.7182817]
     a = ScatterND([0, 0], [[1]], [5]); return x * a   =>   return x * [0, 5]
 
-Views of constants are kept where a kernel can read the constant as it lies (weights are not copied). Kept are vendor
+Views of constants are kept where strides tell a kernel where to read the constant (weights are not copied); what they do not
+tell, such as a concat, every run would have to write. Kept are vendor
 operators, too, of results that are large, or drawn at random.
 """
 

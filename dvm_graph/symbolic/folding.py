@@ -1,7 +1,8 @@
 """What nodes of a graph make of constants alone.
 
 A node of constants, or of views of them, is computed once and for all, unless that would take more memory. Views of constants
-are kept where a kernel can read the constant as it lies: weights are not copied.
+are kept where a kernel can read the constant as it lies, which strides tell: weights are not copied, unless every run would
+have to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from dvm_graph.errors import ShapeError
 from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
-from dvm_graph.symbolic.numeric import Array, evaluate_constant
+from dvm_graph.symbolic.numeric import Array, evaluate_constant, strided_view
 
 _MAX_ELEMENTS = 1 << 24
 """Of any operand or result."""
@@ -34,6 +35,8 @@ class Folding:
         self._allowance = allowance
         self._made: dict[Value, tuple[int, Node]] = {}
         """What nodes make that are left to make it, numbered in an order that they can be computed in."""
+        self._lying: dict[Value, Array] = {}
+        """Views of constants that strides tell, in the memory of these."""
 
     def covers(self, values: Iterable[Value | None]) -> bool:
         """Whether all are constants, or made of them alone."""
@@ -85,12 +88,23 @@ class Folding:
         made = [self._made[value][1] for value in self._needed(node) if value.data is None]
         if not all(map(_is_view, made)):
             return None
-        if _is_view(node):
+        if self._lies(node):
             large = not _bytes(node.output) <= _MAX_VIEW_BYTES
         else:
             large = self.takes_more(node, self._allowance)
         whole = None if large else self.of_constants(node)
         return None if whole is None else _evaluated(whole)
+
+    def _lies(self, node: Node) -> bool:
+        """Whether it is a view of a constant that can be read as that lies."""
+        if not _is_view(node):
+            return False
+        operand = node.required(0)
+        below = self._lying.get(operand) if operand.data is None else np.asarray(operand.data)
+        view = None if below is None else strided_view(node, below)
+        if view is not None:
+            self._lying[node.output] = view
+        return view is not None
 
     def _needed(self, node: Node) -> Iterable[Value]:
         """What a node reads, and what that is made of."""
@@ -133,7 +147,8 @@ def contents(value: Value) -> Array | None:
 
 
 def _is_view(node: Node) -> bool:
-    return OPERATORS[node.op].kind is Kind.VIEW
+    """Whether it gives the elements of one operand elsewhere."""
+    return OPERATORS[node.op].kind is Kind.VIEW and node.op != "concat"
 
 
 def _evaluated(node: Node, *, with_iota: bool = False) -> Array | None:

@@ -68,6 +68,35 @@ def evaluate_constant(
         return np.ascontiguousarray(rounded).reshape(result.shape)
 
 
+def strided_view(node: Node, operand: Array) -> Array | None:
+    """What a view gives, in the memory of its operand; None: no strides say that, or the run tells its extents."""
+    shape = node.output.shape
+    if shape is None or not is_static(shape) or not _has_numbers(node):
+        return None
+    view: Array
+    match node.op:
+        case "transpose":
+            view = operand.transpose(node.attrs["perm"])
+        case "broadcast_to":
+            view = np.broadcast_to(operand, shape)
+        case "slice":
+            bounds = zip(node.attrs["starts"], shape, node.attrs["steps"], strict=True)
+            view = operand[tuple(_counted(*bound) for bound in bounds)]
+        case "reshape":
+            try:
+                view = np.reshape(operand, shape, copy=False)
+            except ValueError:
+                return None
+        case _:
+            return None
+    return view if view.shape == shape else None
+
+
+def _counted(start: int, size: int, step: int) -> slice:
+    end = start + size * step
+    return slice(start, None if end < 0 else end, step)
+
+
 def _has_numbers(node: Node) -> bool:
     """Attributes that may be dims are ints."""
     starts = (*node.attrs.get("starts", ()), *node.attrs.get("steps", ()))

@@ -14,6 +14,7 @@ from dvm_graph.ir import DType, Node, Value
 from dvm_graph.passes import (
     fold_constants,
 )
+from tests.decompose.reference import session
 from tests.passes.sketch import Sketch
 
 
@@ -49,6 +50,42 @@ def test_what_is_made_of_repeated_constants_is_kept_where_it_takes_more_memory(
     sketch.graph.outputs = [result]
     assert not fold_constants(sketch.graph, sketch.facts, compute_vendor)
     assert [node.op for node in sketch.graph.sorted_nodes()] == ["broadcast_to", "neg"]
+
+
+def test_views_that_strides_tell_are_kept_and_others_folded(sketch: Sketch) -> None:
+    """The gates of recurrent weights in another order, and heads that are turned around."""
+    weights = np.random.default_rng(0).standard_normal((64, 4, 32)).astype(np.float32)
+    constant, build = sketch.graph.constant(weights), sketch.build
+    turned = build.op("transpose", constant, perm=(1, 2, 0))
+    rows = build.op("slice", turned, starts=(3, 0, 0), sizes=(4, 32, 64), steps=(-1, 1, 1))
+    flat = build.op("reshape", rows, shape=(128, 64))
+    halves = [
+        build.op("slice", flat, starts=(start, 0), sizes=(64, 64), steps=(1, 1))
+        for start in (64, 0)
+    ]
+    joined = build.op("concat", *halves, axis=0)
+    fed = sketch.input("b", 128, 64)
+    sketch.graph.outputs = [
+        build.op("mul", sketch.input("c", 4, 32, 64), rows),
+        build.op("add", fed, flat),
+        build.op("sub", fed, joined),
+    ]
+    assert fold_constants(sketch.graph, sketch.facts, compute_vendor)
+    assert sorted(node.op for node in sketch.graph.needed_nodes()) == [
+        *("add", "mul", "slice", "sub", "transpose")
+    ]
+    flattened = weights.transpose(1, 2, 0)[::-1].reshape(128, 64)
+    added, subtracted = (value.producer.inputs[1] for value in sketch.graph.outputs[1:])
+    np.testing.assert_array_equal(added.data, flattened)
+    np.testing.assert_array_equal(subtracted.data, np.roll(flattened, 64, axis=0))
+
+
+def test_views_that_no_strides_tell_are_kept_where_they_take_more_memory(sketch: Sketch) -> None:
+    weights = sketch.graph.constant(np.arange(4096, dtype=np.float32).reshape(1, 64, 64))
+    repeated = sketch.build.op("broadcast_to", weights, shape=(128, 64, 64))
+    flat = sketch.build.op("reshape", repeated, shape=(128 * 64, 64))
+    sketch.graph.outputs = [sketch.build.op("add", sketch.input("b", 128 * 64, 64), flat)]
+    assert not fold_constants(sketch.graph, sketch.facts, compute_vendor)
 
 
 VENDOR_OF_CONSTANTS = """<ir_version: 8, opset_import: ["" : 18]>
@@ -135,3 +172,43 @@ def test_what_the_vendor_refuses_does_not_fold() -> None:
     )
     with pytest.raises(dvm_graph.DvmError):
         dvm_graph.optimize(model).run({"x": np.zeros((1, 4), np.float32)})
+
+
+ARRANGED_IN_EVERY_TURN = """<ir_version: 8, opset_import: ["" : 17]>
+    g (int64 n, float[1, b, 32] x, float[1, b, 32] c) => (float[1, b, 32] y, float[1, b, 32] z)
+    <int64[1] zero = {0}, int64[1] q = {32}, int64[1] t = {96}, int64[1] e = {128}>
+    {
+      y, z = Loop (n, "", x, c) <
+        body = turn (int64 i, bool go, float[1, b, 32] h, float[1, b, 32] k) =>
+          (bool on, float[1, b, 32] next, float[1, b, 32] cell) {
+            on = Identity(go)
+            w1 = Slice(w, zero, q, zero) w2 = Slice(w, t, e, zero) w3 = Slice(w, q, t, zero)
+            w4 = Concat<axis = 0>(w1, w2, w3) w5 = Unsqueeze(w4, zero)
+            r1 = Slice(r, zero, q, zero) r2 = Slice(r, t, e, zero) r3 = Slice(r, q, t, zero)
+            r4 = Concat<axis = 0>(r1, r2, r3) r5 = Unsqueeze(r4, zero)
+            all, next, cell = LSTM<hidden_size = 32>(h, w5, r5, "", "", h, k)
+          }
+      >
+    }"""
+
+
+def test_weights_that_turns_arrange_are_arranged_once() -> None:
+    """As torch exports an LSTMCell in a scripted loop."""
+    rng = np.random.default_rng(0)
+    proto = onnx.parser.parse_model(ARRANGED_IN_EVERY_TURN)
+    for name in ("w", "r"):
+        array = rng.standard_normal((128, 32)).astype(np.float32)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    model, reference = dvm_graph.optimize(proto, strict=True), session(proto)
+    bodies = [body for kernel in model.report().subgraphs for body in kernel.bodies]
+    kernels = [kernel for body in bodies for kernel in body.subgraphs if kernel.is_kernel]
+    copies = [k.name for k in kernels if all(operator.is_view for operator in k.operators)]
+    assert len(copies) == 1, copies  # whether it goes on
+    for turns, batch in ((0, 2), (1, 1), (5, 3)):
+        feeds = {
+            "n": np.array(turns),
+            "x": rng.standard_normal((1, batch, 32)).astype(np.float32),
+            "c": rng.standard_normal((1, batch, 32)).astype(np.float32),
+        }
+        for ours, theirs in zip(model.run(feeds), reference.run(None, feeds), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
