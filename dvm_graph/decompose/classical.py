@@ -6,6 +6,7 @@ leaves open is as onnxruntime has it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ import numpy as np
 from dvm_graph.decompose.families import CLASSICAL
 from dvm_graph.decompose.indexing import taken, unsigned_index
 from dvm_graph.decompose.operands import required, shape_of, text
+from dvm_graph.decompose.reductions import arg_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.ir import DType, Node
+from dvm_graph.decompose.softmax import softmax
+from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
 
@@ -96,18 +99,47 @@ def normalizer(builder: Builder, node: Node, operands: Operands) -> Results:
 @decomposition("LinearRegressor", domain=CLASSICAL)
 def linear_regressor(builder: Builder, node: Node, operands: Operands) -> Results:
     """`x @ coefficients.T + intercepts`, which are none where they are not one for each target."""
-    x, targets = required(node, operands, 0), int(node.attrs.get("targets", 1))
+    y = _linear(builder, node, required(node, operands, 0), int(node.attrs.get("targets", 1)))
+    return None if y is None or text(node, "post_transform", "NONE") != "NONE" else [y]
+
+
+@decomposition("LinearClassifier", domain=CLASSICAL)
+def linear_classifier(builder: Builder, node: Node, operands: Operands) -> Results:
+    """The label of the class that scores highest, and scores, of a class for each intercept."""
+    labels = np.array(node.attrs.get("classlabels_ints", ()), np.int64)
+    classes, transform = len(node.attrs.get("intercepts", ())), text(node, "post_transform", "NONE")
+    if classes < 2 or labels.size != classes or transform not in _TRANSFORMS:
+        return None  # one of two classes is told by the sign; labels may be strings
+    scores = _linear(builder, node, required(node, operands, 0), classes)
+    if scores is None:
+        return None
+    best = arg_of(builder, scores, 1, 1, greatest=True, last=False)
+    if not np.array_equal(labels, np.arange(classes)):
+        best = builder.gather(builder.constant(labels), best, 0)
+    label = builder.reshape(best, shape_of(scores)[:1])
+    return [label, _TRANSFORMS[transform](builder, scores)]
+
+
+_TRANSFORMS: Mapping[str, Callable[[Builder, Value], Value]] = {
+    "NONE": lambda _, scores: scores,
+    "LOGISTIC": lambda builder, scores: builder.sigmoid(scores),
+    "SOFTMAX": lambda builder, scores: softmax(builder, scores, (1,)),
+}
+
+
+def _linear(builder: Builder, node: Node, x: Value, targets: int) -> Value | None:
+    """Rows of `x @ coefficients.T + intercepts`; None: it has other features, or other elements."""
     weights, intercepts = (
         np.array(node.attrs.get(name, ()), np.float32) for name in ("coefficients", "intercepts")
     )
     if x.dtype is not DType.FLOAT32 or x.rank not in (1, 2) or targets < 1:
         return None
     features = shape_of(x)[-1]
-    if text(node, "post_transform", "NONE") != "NONE" or weights.size % targets != 0:
+    if weights.size == 0 or weights.size % targets != 0:
         return None
-    if weights.size == 0 or not builder.facts.prove_equal(features, weights.size // targets).yes:
+    if not builder.facts.prove_equal(features, weights.size // targets).yes:
         return None
     rows = x if x.rank == 2 else builder.reshape(x, (1, features))
     columns = np.ascontiguousarray(weights.reshape(targets, -1).T)
     y = builder.matmul(rows, builder.constant(columns))
-    return [builder.add(y, builder.constant(intercepts)) if intercepts.size == targets else y]
+    return builder.add(y, builder.constant(intercepts)) if intercepts.size == targets else y

@@ -26,7 +26,11 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "": "Cast CastLike QuantizeLinear DynamicQuantizeLinear DequantizeLinear",
         MICROSOFT: "QuantizeLinear DequantizeLinear",
     },
-    "classical": {CLASSICAL: "Scaler ArrayFeatureExtractor Imputer Normalizer LinearRegressor"},
+    "classical": {
+        CLASSICAL: (
+            "Scaler ArrayFeatureExtractor Imputer Normalizer LinearRegressor LinearClassifier"
+        ),
+    },
     "contrib_attention": {MICROSOFT: "Attention MultiHeadAttention RotaryEmbedding"},
     "contrib_fused": {
         "": "SimplifiedLayerNormalization",

@@ -228,6 +228,59 @@ def test_operators_of_features_are_kernels(op: str, attributes: dict[str, Any]) 
     assert dvm_graph.optimize(alone(op, attributes, feeds, False)).report().vendor_operators == ()
 
 
+def classifier(
+    post_transform: str, labels: list[Any], intercepts: int, rank: int
+) -> onnx.ModelProto:
+    kind = "strings" if isinstance(labels[0], str) else "ints"
+    node = helper.make_node(
+        "LinearClassifier",
+        ["x"],
+        ["label", "scores"],
+        domain="ai.onnx.ml",
+        coefficients=[1.0, 2.0, 3.0, 4.0, 5.0, -6.0, 7.0, 8.0, -1.0, 2.0, 0.5, 3.0][
+            : 4 * intercepts
+        ],
+        intercepts=[0.1, 0.2, -0.3][:intercepts],
+        post_transform=post_transform,
+        **{f"classlabels_{kind}": labels},
+    )
+    element = TensorProto.STRING if kind == "strings" else TensorProto.INT64
+    results = [("label", element), ("scores", TensorProto.FLOAT)]
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4][2 - rank :])],
+        [helper.make_tensor_value_info(name, of, None) for name, of in results],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize(
+    "labels", [[0, 1, 2], [7, -3, 7], [1, 0], [4, 5], ["a", "b", "c"]], ids=str
+)
+@pytest.mark.parametrize("post_transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_linear_classifiers(post_transform: str, labels: list[Any], rank: int) -> None:
+    """Among scores that are equal, infinite or NaN, too; one of two classes that share an intercept goes by the sign."""
+    for intercepts in {len(labels), len(labels) - 1} - {2 if len(labels) == 3 else 0}:
+        proto = classifier(post_transform, labels, intercepts, rank)
+        compiled, reference = dvm_graph.optimize(proto), session(proto)
+        native = (
+            post_transform != "SOFTMAX_ZERO" and intercepts > 1 and not isinstance(labels[0], str)
+        )
+        assert (compiled.report().vendor_operators == ()) == native
+        for x in (NUMBERS, NUMBERS[:0], -NUMBERS) if rank == 2 else NUMBERS:
+            for got, wanted in zip(
+                compiled.run({"x": x}), reference.run(None, {"x": x}), strict=True
+            ):
+                assert np.asarray(got).dtype == wanted.dtype and np.shape(got) == wanted.shape
+                if wanted.dtype == np.float32:
+                    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+                else:
+                    np.testing.assert_array_equal(got, wanted)
+
+
 POSITIONS: list[Any] = [[0, 2], [3], [[1, 2]], [[1], [2]], [], [4], [-1], [2, 2, 2, 0], [0, 1, 2]]
 
 
