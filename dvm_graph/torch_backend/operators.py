@@ -8,6 +8,7 @@ from dvm_graph.torch_backend import (  # noqa: F401 - enter their operators into
     products,
     reductions,
     resizing,
+    resizing_gradients,
     scattering,
     views,
     windows,

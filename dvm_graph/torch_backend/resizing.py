@@ -15,7 +15,6 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp.decompositions import upsample_compute_output_size
 
-from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.windows import channels_first, channels_last, comes_channels_last
 from dvm_graph.errors import UnsupportedError
@@ -26,22 +25,22 @@ from dvm_graph.torch_backend.translation import Translation, entry
 
 aten = torch.ops.aten
 
-_NEAREST = [aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d]
-_EXACT = [
+NEAREST = [aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d]
+EXACT = [
     *(aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d),
     aten._upsample_nearest_exact3d,
 ]
-_MEANS = [
+MEANS = [
     *(aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d),
     aten.upsample_bicubic2d,
 ]
-_RESIZED = [*_NEAREST, *_EXACT, *_MEANS]
+_RESIZED = [*NEAREST, *EXACT, *MEANS]
 _GRADIENTS = [getattr(aten, f"{operator.__name__}_backward") for operator in _RESIZED]
-_PADDED = {
+PADDED = {
     "reflect": [aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d],
     "edge": [aten.replication_pad1d, aten.replication_pad2d, aten.replication_pad3d],
 }
-_PADS = [operator for operators in _PADDED.values() for operator in operators]
+_PADS = [operator for operators in PADDED.values() for operator in operators]
 _GRADIENTS_OF_PADS = [getattr(aten, f"{operator.__name__}_backward") for operator in _PADS]
 WHOLE = [
     getattr(operator, name)
@@ -65,7 +64,7 @@ def whole() -> Iterator[None]:
             for key in _TRACED_APART:
                 operators.default.py_kernels.pop(key, None)
                 operators.vec.py_kernels[key] = _by_default(operators.default)
-        for operators in (*_NEAREST, *_EXACT):
+        for operators in (*NEAREST, *EXACT):
             kernels = operators.default.py_kernels
             kernels[DispatchKey.Meta] = _of_any_batch(kernels[DispatchKey.Meta])
         for gradient in _GRADIENTS:
@@ -119,28 +118,42 @@ def _gradient_of_image(
 # -- means of elements
 
 
-@entry(*(operators.default for operators in _MEANS))
+@entry(*(operators.default for operators in MEANS))
 def _mean_of_neighbours(
     t: Translation, x: Value, _sizes: Sequence[Dim], corners: bool, *scales: float | None
 ) -> Value:
     cubic = t.target is aten.upsample_bicubic2d.default
     if not cubic and _is_channels_last(t.meta):
         raise UnsupportedError("torch is faster in images that lie channels-last")
+    return mean_of_neighbours(t, x, t.shape, cubic, corners, scales)
+
+
+def mean_of_neighbours(
+    t: Translation,
+    x: Value,
+    shape: Sequence[Dim],
+    cubic: bool,
+    corners: bool,
+    scales: Sequence[float | None],
+) -> Value:
+    """An image [batch, channels, ...] as one of a shape."""
     return t.onnx(
         "Resize",
-        *_resize_operands(t, x, () if corners else scales),
+        *_resize_operands(t, x, shape, () if corners else scales),
         mode="cubic" if cubic else "linear",
         coordinate_transformation_mode="align_corners" if corners else "half_pixel",
     )
 
 
 def _is_channels_last(image: torch.Tensor) -> bool:
-    stride = image.stride(1)
-    return image.dim() > 3 and isinstance(stride, int) and stride == 1
+    """One of a single place lies either way."""
+    stride, places = image.stride(1), image.shape[2:]
+    several = any(not isinstance(extent, int) or extent > 1 for extent in places)
+    return image.dim() > 3 and isinstance(stride, int) and stride == 1 and several
 
 
 def _resize_operands(
-    t: Translation, x: Value, scales: Sequence[Any]
+    t: Translation, x: Value, shape: Sequence[Dim], scales: Sequence[Any]
 ) -> tuple[Value, None, Value | None, Value | None]:
     """Those of ONNX's operator: by sizes, or by scales where torch has them.
 
@@ -148,8 +161,8 @@ def _resize_operands(
         UnsupportedError: an axis stays as long as it is, but is scaled.
     """
     if all(scale is None for scale in scales):
-        return x, None, None, t.builder.dims(t.shape)
-    for extent, size, scale in zip(shape_of(x)[2:], t.shape[2:], scales, strict=True):
+        return x, None, None, t.builder.dims(tuple(shape))
+    for extent, size, scale in zip(shape_of(x)[2:], shape[2:], scales, strict=True):
         if scale != 1 and t.builder.facts.same(extent, size):
             raise UnsupportedError(f"scaled by {scale} to what it is")
     return x, None, t.builder.constant(np.array([1, 1, *scales], np.float32)), None
@@ -158,13 +171,13 @@ def _resize_operands(
 # -- nearest elements
 
 
-@entry(*(operators.default for operators in (*_NEAREST, *_EXACT)))
+@entry(*(operators.default for operators in (*NEAREST, *EXACT)))
 def _nearest(t: Translation, x: Value, _sizes: Sequence[Dim], *given: float | None) -> Value:
     scales = [*given, None, None, None][: x.rank - 2]
     if all(map(_is_power_of_two, scales)):
         return t.onnx(
             "Resize",
-            *_resize_operands(t, x, scales),
+            *_resize_operands(t, x, t.shape, scales),
             mode="nearest",
             nearest_mode="floor",
             coordinate_transformation_mode="asymmetric",
@@ -175,33 +188,6 @@ def _nearest(t: Translation, x: Value, _sizes: Sequence[Dim], *given: float | No
         places = _places(t, shape_of(x)[2 + at], t.shape[2 + at], scales[at])
         y = t.decomposer.gather(y, places, first + at)
     return y if in_place else channels_first(t.decomposer, y, x.rank)
-
-
-@entry(*(getattr(aten, f"{each.__name__}_backward").default for each in (*_NEAREST, *_EXACT)))
-def _nearest_backward(
-    t: Translation, gradient: Value, _sizes: Any, _extents: Any, *given: float | None
-) -> Value:
-    """Sums of what was read several times."""
-    b, spatial = t.decomposer, t.shape[2:]
-    scales = [*given, None, None, None][: len(spatial)]
-    apart = list(shape_of(gradient)[:2])
-    for extent, size, scale in zip(spatial, shape_of(gradient)[2:], scales, strict=True):
-        apart += [extent, _repeats(t, extent, size, scale)]
-    wide = b.reshape(widened(b, gradient), apart)
-    total = b.reduce_sum(wide, range(3, len(apart), 2))
-    return b.cast(b.reshape(total, t.shape), t.dtype)
-
-
-def _repeats(t: Translation, extent: Dim, size: Dim, scale: float | None) -> int:
-    """How often each element was read.
-
-    Raises:
-        UnsupportedError: not all as often, for all that is known.
-    """
-    for repeats in (1, 2, 4, 8, 16):
-        if scale in (None, repeats) and t.builder.facts.same(mul(extent, repeats), size):
-            return repeats
-    raise UnsupportedError("some elements may be read more often than others")
 
 
 def _is_power_of_two(scale: float | None) -> bool:
@@ -217,7 +203,7 @@ def _places(t: Translation, extent: Dim, size: Dim, scale: float | None) -> Valu
     elif scale is not None:
         step = b.scalar(1 / scale, step.dtype)
     places = b.cast(b.iota((size,)), step.dtype)
-    if t.target in [operators.default for operators in _EXACT]:
+    if t.target in [operators.default for operators in EXACT]:
         places = b.add(places, b.scalar(0.5, step.dtype))
     places = b.cast(b.floor(b.mul(places, step)), DType.INT64)
     return b.min(places, b.dims((sub(extent, 1),), ()))
@@ -252,5 +238,5 @@ def _pad(mode: str) -> Callable[..., Value]:
     return build
 
 
-for _mode, _operators in _PADDED.items():
+for _mode, _operators in PADDED.items():
     entry(*(operators.default for operators in _operators))(_pad(_mode))

@@ -66,7 +66,7 @@ def _shape(x: Value) -> tuple[Dim, ...]:
     return x.shape
 
 
-def _is_negative(t: Translation, number: Dim) -> bool:
+def is_negative(t: Translation, number: Dim) -> bool:
     """Guards tell: torch looked at the sign where it matters.
 
     Raises:
@@ -81,7 +81,7 @@ def _is_negative(t: Translation, number: Dim) -> bool:
 
 def _begin(t: Translation, extent: Dim, start: Dim) -> Dim:
     """Where a part begins: counted from the front, and inside."""
-    if _is_negative(t, start):
+    if is_negative(t, start):
         outside = t.tells(lambda at, end: at + end < 0, start, extent)
         return 0 if outside else add(extent, start)
     return extent if t.tells(lambda at, end: at > end, start, extent) else start
@@ -234,7 +234,7 @@ def _pad(t: Translation, x: Value, pads: Sequence[Dim], number: float = 0) -> Va
     filler = t.value(number, x.dtype)
     for axis, (before, behind) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
         at = x.rank - 1 - axis
-        cut = [_is_negative(t, pad) for pad in (before, behind)]
+        cut = [is_negative(t, pad) for pad in (before, behind)]
         front, back = (
             sub(0, pad) if off else 0 for pad, off in zip((before, behind), cut, strict=True)
         )

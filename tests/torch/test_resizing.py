@@ -197,6 +197,70 @@ def test_gradients_of_elements_that_are_read_unlike_often(
     assert stay == {"aten.upsample_nearest2d_backward.default"}
 
 
+MEANS: dict[str, Callable[..., torch.Tensor]] = {
+    **REPEATED,
+    "another size": lambda x, **mode: F.interpolate(x, size=7, **mode),
+    "one": lambda x, **mode: F.interpolate(x, size=1, **mode),
+    "half": lambda x, **mode: F.interpolate(x, scale_factor=0.5, **mode),
+    "corners": lambda x, **mode: F.interpolate(x, size=9, align_corners=True, **mode),
+    "a corner": lambda x, **mode: F.interpolate(x, size=1, align_corners=True, **mode),
+}
+
+
+def _gradients_are_equal(function: Function, rank: int, dtype: torch.dtype = torch.float32) -> None:
+    compiled = torch.compile(lambda x: function(x * 2) * 3, backend=dvm, dynamic=True)
+    for extents in ((5, 6, 7), (9, 4, 8)):
+        x = torch.randn(2, 3, *extents[: rank - 2], dtype=dtype).requires_grad_()
+        mine, theirs = compiled(x), function(x * 2) * 3
+        given = torch.randn_like(theirs)
+        gradients = (torch.autograd.grad(each, x, given)[0] for each in (mine, theirs))
+        close(*gradients)
+
+
+@pytest.mark.parametrize(("mode", "rank"), [(m, rank) for m, rank in MODES if m in CORNERS])
+@pytest.mark.parametrize("name", MEANS)
+def test_gradients_of_means(
+    name: str, mode: str, rank: int, pieces: list[Piece], stay: set[str]
+) -> None:
+    _gradients_are_equal(lambda x: MEANS[name](x, mode=mode), rank)
+    assert len(pieces) == 2 and not stay
+
+
+AVERAGES = [(4, 3), (4, (2, 4)), (4, 7), (5, (3, 1, 2)), (5, (2, 3, 4))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("rank", "size"), AVERAGES)
+def test_averages_of_so_many_windows(
+    rank: int, size: Any, dtype: torch.dtype, pieces: list[Piece], stay: set[str]
+) -> None:
+    pool = F.adaptive_avg_pool2d if rank == 4 else F.adaptive_avg_pool3d
+    _gradients_are_equal(lambda x: pool(x, size), rank, dtype)
+    assert pieces and not stay
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize(("rank", "pads"), [*PADS, (4, (0, 0, 3, 2)), (5, (1, 1, 2, 0, 0, 1))])
+def test_gradients_of_pads(
+    mode: str, rank: int, pads: tuple[int, ...], pieces: list[Piece], stay: set[str]
+) -> None:
+    """Also where gradients are infinite, and where there is but one element to copy."""
+
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        return F.pad(x * 2, pads, mode=mode)
+
+    compiled = torch.compile(padded, backend=dvm, dynamic=True)
+    smallest = 2 if mode == "replicate" else 4
+    for extent in (7, smallest):
+        x = torch.randn(2, 3, extent, extent, extent)[(0,) * (5 - rank)].requires_grad_()
+        mine, theirs = compiled(x), padded(x)
+        given = torch.arange(theirs.numel(), dtype=torch.float32).reshape(theirs.shape) % 7
+        given[..., 1] = torch.inf
+        gradients = (torch.autograd.grad(each, x, given)[0] for each in (mine, theirs))
+        assert torch.equal(*gradients)
+    assert len(pieces) == 2 and not stay
+
+
 def test_torch_traces_as_before_elsewhere() -> None:
     """What is kept whole is so for this backend alone."""
     x = torch.randn(1, 2, 4, 4)
