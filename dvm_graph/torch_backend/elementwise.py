@@ -236,6 +236,77 @@ def _number_rather(t: Translation, a: Value, b: Value) -> Value:
     return t.builder.select(t.builder.isnan(a), b, better)
 
 
+# -- signs, angles and lengths
+
+
+@entry(aten.signbit.default)
+def _signbit(t: Translation, x: Value) -> Value:
+    """Of a NaN it is not read."""
+    b, nothing = t.builder, t.builder.scalar(0, x.dtype)
+    if x.dtype is DType.BOOL:
+        return b.broadcast_to(b.scalar(False, DType.BOOL), t.shape)
+    if x.dtype.is_float:
+        x = b.select(b.eq(x, nothing), b.reciprocal(x), x)  # infinite, with the sign of 0
+    return b.lt(x, nothing)
+
+
+@entry(aten.copysign.Tensor, aten.copysign.Scalar)
+def _copysign(t: Translation, x: Any, sign: Any) -> Value:
+    b = t.builder
+    size = b.abs(t.value(x, t.dtype))
+    return b.select(_signbit(t, t.value(sign, t.dtype)), b.neg(size), size)
+
+
+@entry(aten.atan2.default)
+def _atan2(t: Translation, y: Value, x: Value) -> Value:
+    """From the angle below 45 degrees: what is infinite or 0 on both sides has a quotient of 1 or 0."""
+    b, dtype = t.builder, t.dtype.register
+    y, x = t.value(y, dtype), t.value(x, dtype)
+    size, along = b.abs(y), b.abs(x)
+    less, more = b.min(size, along), b.max(size, along)
+    nothing, one = b.scalar(0, dtype), b.scalar(1, dtype)
+    quotient = b.select(b.eq(less, more), one, b.div(less, more))
+    angle = b.atan(b.select(b.eq(more, nothing), nothing, quotient))
+    angle = b.select(b.gt(size, along), b.sub(b.scalar(math.pi / 2, dtype), angle), angle)
+    angle = b.select(_signbit(t, x), b.sub(b.scalar(math.pi, dtype), angle), angle)
+    angle = b.select(_signbit(t, y), b.neg(angle), angle)
+    nan = b.bitwise_or(b.isnan(x), b.isnan(y))
+    return b.cast(b.select(nan, b.add(x, y), angle), t.dtype)
+
+
+@entry(aten.hypot.default)
+def _hypot(t: Translation, a: Value, b: Value) -> Value:
+    """In float64, which holds the squares; infinite next to a NaN too."""
+    if t.dtype is DType.FLOAT64:
+        raise UnsupportedError("squares may be too large")
+    build = t.builder
+    wide = [t.value(t.value(each, t.dtype), DType.FLOAT64) for each in (a, b)]
+    first, second = (build.mul(each, each) for each in wide)
+    length = build.sqrt(build.add(first, second))
+    infinite = build.bitwise_or(*(build.isinf(each) for each in wide))
+    length = build.select(infinite, build.scalar(math.inf, DType.FLOAT64), length)
+    return build.cast(length, t.dtype)
+
+
+# -- shifts
+
+
+def _shifted(name: str) -> Function:
+    def build(t: Translation, a: Any, b: Any) -> Value:
+        if not t.dtype.is_integer:
+            raise UnsupportedError("shifts are of whole numbers")
+        return t.builder.op(name, t.value(a, t.dtype), t.value(b, t.dtype))
+
+    return build
+
+
+for _op, _basic in (("left", "shift_left"), ("right", "shift_right")):
+    _shift = getattr(aten, f"bitwise_{_op}_shift"), getattr(aten, f"__{_op[0]}shift__")
+    for _target in (_shift[0].Tensor, _shift[0].Tensor_Scalar, _shift[0].Scalar_Tensor):
+        TABLE[_target] = _shifted(_basic)
+    TABLE[_shift[1].Tensor] = TABLE[_shift[1].Scalar] = _shifted(_basic)
+
+
 # -- division with rests
 
 
