@@ -74,6 +74,8 @@ class Translation:
         """The operator at hand."""
         self.meta: Any = None
         """What it gives: tensors with dtypes and sizes."""
+        self.traced: Sequence[Any] = ()
+        """Its arguments as torch traced them: tensors with their strides, sizes as torch knows them. Of an eager call there are none."""
         self._sizes: dict[Dim, torch.SymInt] = {}
         """What is symbolic of the operands, as torch knows it."""
 
@@ -115,6 +117,7 @@ class Translation:
         symbols = self.builder.facts.symbols
         for operand in node.all_input_nodes:
             self._sizes.update((_dim(size, symbols), size) for size in symbolic(operand))
+        self.traced = torch.fx.map_arg(node.args, lambda operand: operand.meta["val"])
         arguments = [self._argument(argument) for argument in node.args]
         named = {name: self._argument(argument) for name, argument in node.kwargs.items()}
         self.values[node] = self.call(node.target, node.meta["val"], arguments, named)
