@@ -151,7 +151,7 @@ def _forget_disputed_extents(
     asked for, and no values where a bias of queries, keys and values has an unknown extent; it takes a byte of several
     numbers for one where rows of them are gathered; it resizes along axes that
     are counted from the end where a ratio is to be kept; it takes half of a spectrum for all of it, where the length is
-    no constant, or where that is the default; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
+    no constant, or where that is the default, and for the length of a spectrum that of the signal, where it is no constant; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
     of the other, and what a body's results are for what they are over no turns. What comes of bodies in which there is
     any of these rests on it. Models all of whose operators are left
     to onnxruntime (`tests/fuzz`) find further ones.
@@ -186,7 +186,7 @@ def _disputed_from(node: onnx.NodeProto, version: int) -> int | None:
     elif node.op_type == "Resize":
         disputed = attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch"
     elif node.op_type == "DFT":
-        disputed = bool(attributes.get("onesided"))
+        disputed = bool(attributes.get("onesided")) or any(node.input[1:2])
     elif node.op_type == "STFT":
         first, disputed = 1, "onesided" not in attributes
     return first if disputed else None

@@ -90,6 +90,17 @@ def test_spectra_of_computed_lengths(onesided: int) -> None:
         assert_runs(model, reference, x=normal(2, n, 1))
 
 
+@pytest.mark.parametrize("asked", ["", "<onesided = 1>"])
+def test_spectra_of_lengths_that_a_run_is_fed(asked: str) -> None:
+    """onnx's inference takes the signal's length for that of its spectrum."""
+    text = (
+        f"g (float[b, n, 1] x, int64 k) => (float[b, m, 2] y) {{ d = DFT{asked}(x, k) y = Neg(d) }}"
+    )
+    model, reference = dvm_graph.optimize(parse(text)), session(parse(text))
+    for n, k in ((4, 6), (4, 3), (5, 5)):
+        assert_runs(model, reference, x=normal(2, n, 1), k=np.array(k))
+
+
 @pytest.mark.parametrize("asked", ["", "<onesided = 0>", "<onesided = 1>"])
 def test_spectra_of_frames_of_unknown_parts(asked: str) -> None:
     """onnx's inference takes whole spectra for the default."""
