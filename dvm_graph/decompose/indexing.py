@@ -104,7 +104,7 @@ def gather_nd(builder: Builder, node: Node, operands: Operands) -> Results:
     indices = builder.cast(required(node, operands, 1), DType.INT64)
     batch_axes = int(node.attrs.get("batch_dims", 0))
     points, depth = shape_of(indices)[:-1], shape_of(indices)[-1]
-    if not isinstance(depth, int):
+    if not isinstance(depth, int) or batch_axes < 0:
         return None
     reason = f"the batches of {node.op} {node.name!r} are not those of its indices"
     for own, dim in zip(shape_of(x)[:batch_axes], points, strict=False):

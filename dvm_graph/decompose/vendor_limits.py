@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from dvm_graph.errors import DamagedError
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import maximum, minimum
@@ -19,7 +20,13 @@ _Bounds = Iterable[tuple[Dim, Dim]]
 
 
 def expect_survival(node: Node, operands: Operands, facts: Facts) -> None:
-    """Has runs raise an error where onnxruntime would end the process."""
+    """Has runs raise an error where onnxruntime would end the process.
+
+    Raises:
+        DamagedError: it would in all of them.
+    """
+    if node.op == "GatherND" and int(node.attrs.get("batch_dims", 0)) < 0:
+        raise DamagedError(f"{node.op} {node.name!r} has a negative number of batch axes")
     limit = None if node.domain else _LIMITS.get(node.op)
     for low, high in () if limit is None else limit(node, operands):
         facts.expect(

@@ -477,8 +477,8 @@ class _Walk:
             source=node.source,
             regions=node.regions,
         )
-        infer_vendor(vendor, self._facts, declared_shapes=self._options.dims_by_name)
         expect_survival(node, operands, self._facts)
+        infer_vendor(vendor, self._facts, declared_shapes=self._options.dims_by_name)
         types = self._deduced(node, operands).types
         for value, deduced in zip(vendor.outputs, types, strict=False):
             _refine(value, deduced)

@@ -98,3 +98,14 @@ def test_frames_without_elements(frame: str) -> None:
     if frame == "window":
         feeds["window"] = np.ones(8, np.float32)
         assert_all_close(mine.run(feeds), session(model).run(None, feeds), 8)
+
+
+@pytest.mark.parametrize("shape", ["[a, b, c]", "[]"])
+def test_a_negative_number_of_batch_axes(shape: str) -> None:
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]> g (float{shape} x, int64{shape} i) => (float[] y) {{
+            y = GatherND<batch_dims = -3>(x, i)
+        }}"""
+    )
+    with pytest.raises(dvm_graph.ModelError, match="negative number of batch axes"):
+        dvm_graph.optimize(model)
