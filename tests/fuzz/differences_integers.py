@@ -51,6 +51,18 @@ def _qlinear(step: Step) -> Documented | None:
     return replaced(step, np.clip(np.rint(exact) + zero, ends.min, ends.max))
 
 
+@difference_of("QLinearConv")
+def _qlinear_conv(step: Step) -> Documented | None:
+    """Sums with a bias near the ends of int32: they wrap, or are those of floats, as the way of the convolution has it."""
+    bias = step.operands[8] if len(step.operands) > 8 else None
+    if bias is None:
+        return None
+    most = 2**31 - 255 * 255 * int(np.prod(np.shape(step.operands[3])[1:]))
+    near = np.abs(np.asarray(bias, np.float64)) > most
+    (y,) = step.results
+    return left_open(step, np.broadcast_to(near.reshape(1, -1, *[1] * (y.ndim - 2)), y.shape))
+
+
 @difference_of("Pow")
 def _pow(step: Step) -> Documented | None:
     """Integers wrap, where onnxruntime computes in float64."""
