@@ -5,6 +5,7 @@ What comes from a convolution lies channels-last, and stays so. Other images lie
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -31,6 +32,8 @@ from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, floordiv, maximum, mul, neg, product, sub
 
 _EXACT_AS_FLOATS = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
+_FEW_TAPS = 9
+"""Of a window: as many strided views of an image, and a handful of operators of each, may be one kernel."""
 
 
 def _axes(node: Node, x: Value) -> list[WindowAxis] | None:
@@ -130,67 +133,116 @@ def _without_nothing(builder: Builder, y: Value, x: Value, axes: Sequence[Window
 def _with_indices(
     builder: Builder, x: Value, axes: Sequence[WindowAxis], by_columns: bool
 ) -> tuple[Value, Value]:
-    """The greatest elements of windows of `x`, channels-first, and where in `x` the first of each lies. A NaN is the greatest.
-
-    The taps of all windows are the outermost axes of a view of the padded image, and are folded to the number of the first
-    that is the greatest.
-    """
-    count, (batch, channels, *_) = len(axes), shape_of(x)
-    room, whole = x, list(shape_of(x))
-    for at, axis in enumerate(axes):
-        last = add(mul(add(axis.size, -1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
-        after = maximum(0, sub(last, add(axis.extent, axis.pads[0])))
-        least = builder.scalar(-math.inf, x.dtype)
-        room = padded(builder, room, 2 + at, axis.pads[0], after, least)
-        whole[2 + at] = shape_of(room)[2 + at]
-    steps = [product(whole[at + 1 :]) for at in range(x.rank)]
-    kernel = tuple(axis.kernel for axis in axes)
-    sizes = (batch, channels, *(axis.size for axis in axes))
-    taps = builder.op(
-        "view",
-        room,
-        shape=(*kernel, *sizes),
-        strides=(
-            *(mul(axis.dilation, steps[2 + at]) for at, axis in enumerate(axes)),
-            *steps[:2],
-            *(mul(axis.stride, steps[2 + at]) for at, axis in enumerate(axes)),
-        ),
-        offset=0,
-    )
-    folded = range(count)
+    """The greatest elements of windows of `x`, channels-first, and where in `x` the first of each lies. A NaN is the greatest."""
     y = from_images(
         builder, pooled(builder, builder.pool_max, images(builder, x, True), axes), x, True
     )
-    greatest = builder.reshape(y, (*(1,) * count, *sizes))
-    found = builder.bitwise_or(builder.eq(taps, greatest), builder.isnan(taps))
-    inside = _inside(builder, axes, taps.rank)
-    if inside is not None:
-        found = builder.bitwise_and(found, inside)
-    total = math.prod(kernel)
-    numbers = np.arange(total, dtype=np.int32).reshape(*kernel, *(1,) * x.rank)
-    none = builder.scalar(total, DType.INT32)
-    number = builder.reduce_min(builder.select(found, builder.constant(numbers), none), folded)
-    return y, _index(builder, x, axes, without_axes(builder, number, folded), by_columns)
-
-
-def _inside(builder: Builder, axes: Sequence[WindowAxis], rank: int) -> Value | None:
-    """Which taps are in the image, where some may not be."""
-    found = None
+    room = x
     for at, axis in enumerate(axes):
-        last = add(mul(add(axis.size, -1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
-        if axis.pads[0] == 0 and builder.facts.prove_less_equal(last, axis.extent).yes:
+        if _stays_inside(builder, axis):
             continue
-        first = builder.iota(
-            _only(rank, rank - len(axes) + at, axis.size),
-            rank - len(axes) + at,
-            neg(axis.pads[0]),
-            axis.stride,
-        )
-        place = builder.add(first, builder.iota(_only(rank, at, axis.kernel), at, 0, axis.dilation))
-        least, most = builder.scalar(0, DType.INT64), dim_value(builder, axis.extent)
-        within = builder.bitwise_and(builder.ge(place, least), builder.lt(place, most))
-        found = within if found is None else builder.bitwise_and(found, within)
-    return found
+        after = maximum(0, sub(_reach(axis), add(axis.extent, axis.pads[0])))
+        least = builder.scalar(-math.inf, x.dtype)
+        room = padded(builder, room, 2 + at, axis.pads[0], after, least)
+    few = math.prod(axis.kernel for axis in axes) <= _FEW_TAPS
+    number = (_number_tap_by_tap if few else _number_of_all_taps)(builder, room, y, axes)
+    return y, _index(builder, x, axes, number, by_columns)
+
+
+def _number_tap_by_tap(
+    builder: Builder, room: Value, y: Value, axes: Sequence[WindowAxis]
+) -> Value:
+    """The number of the first tap of each window that is the greatest: the last tap comes first, and gives way to earlier ones."""
+    taps = [range(axis.kernel) for axis in axes]
+    total = math.prod(axis.kernel for axis in axes)
+    insides = [
+        [_inside(builder, axes, at, y.rank, builder.scalar(tap, DType.INT64)) for tap in of_axis]
+        for at, of_axis in enumerate(taps)
+    ]
+    number = builder.scalar(total, DType.INT32)
+    for index, tap in reversed(list(enumerate(itertools.product(*taps)))):
+        view = _view_of_taps(builder, room, y, axes, tap, ())
+        found = builder.bitwise_or(builder.eq(view, y), builder.isnan(view))
+        for at, along in enumerate(tap):
+            if (inside := insides[at][along]) is not None:
+                found = builder.bitwise_and(found, inside)
+        number = builder.select(found, builder.scalar(index, DType.INT32), number)
+    return number
+
+
+def _number_of_all_taps(
+    builder: Builder, room: Value, y: Value, axes: Sequence[WindowAxis]
+) -> Value:
+    """The same: taps are the outermost axes of a view, and are folded."""
+    count, kernel = len(axes), tuple(axis.kernel for axis in axes)
+    taps = _view_of_taps(builder, room, y, axes, (0,) * count, kernel)
+    greatest = builder.reshape(y, (*(1,) * count, *shape_of(y)))
+    found = builder.bitwise_or(builder.eq(taps, greatest), builder.isnan(taps))
+    for at, axis in enumerate(axes):
+        tap = builder.iota(_only(taps.rank, at, axis.kernel), at, 0, 1)
+        if (inside := _inside(builder, axes, at, taps.rank, tap)) is not None:
+            found = builder.bitwise_and(found, inside)
+    total = math.prod(kernel)
+    numbers = np.arange(total, dtype=np.int32).reshape(*kernel, *(1,) * y.rank)
+    none = builder.scalar(total, DType.INT32)
+    number = builder.reduce_min(
+        builder.select(found, builder.constant(numbers), none), range(count)
+    )
+    return without_axes(builder, number, range(count))
+
+
+def _view_of_taps(
+    builder: Builder,
+    room: Value,
+    y: Value,
+    axes: Sequence[WindowAxis],
+    first: Sequence[int],
+    kernel: Sequence[int],
+) -> Value:
+    """Of the padded image, one tap of each window, or so many along axes in front from it on."""
+    whole = shape_of(room)
+    steps = [product(whole[at + 1 :]) for at in range(room.rank)]
+    apart = [mul(axis.dilation, steps[2 + at]) for at, axis in enumerate(axes)]
+    offset: Dim = 0
+    for tap, step in zip(first, apart, strict=True):
+        offset = add(offset, mul(tap, step))
+    return builder.op(
+        "view",
+        room,
+        shape=(*kernel, *shape_of(y)),
+        strides=(
+            *(apart if kernel else ()),
+            *steps[:2],
+            *(mul(axis.stride, steps[2 + at]) for at, axis in enumerate(axes)),
+        ),
+        offset=offset,
+    )
+
+
+def _reach(axis: WindowAxis) -> Dim:
+    """How many elements of the padded axis windows lie over."""
+    return add(mul(add(axis.size, -1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
+
+
+def _stays_inside(builder: Builder, axis: WindowAxis) -> bool:
+    return axis.pads[0] == 0 and builder.facts.prove_less_equal(_reach(axis), axis.extent).yes
+
+
+def _inside(
+    builder: Builder, axes: Sequence[WindowAxis], at: int, rank: int, tap: Value
+) -> Value | None:
+    """Of which windows a tap along one axis is in the image, where it may not be."""
+    axis = axes[at]
+    if _stays_inside(builder, axis):
+        return None
+    of_windows = rank - len(axes) + at
+    first = builder.iota(
+        _only(rank, of_windows, axis.size), of_windows, neg(axis.pads[0]), axis.stride
+    )
+    distance = builder.scalar(axis.dilation, DType.INT64)
+    place = builder.add(first, builder.mul(tap, distance))
+    least, most = builder.scalar(0, DType.INT64), dim_value(builder, axis.extent)
+    return builder.bitwise_and(builder.ge(place, least), builder.lt(place, most))
 
 
 def _index(
