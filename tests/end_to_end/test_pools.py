@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 import dvm_graph
+from dvm_graph import _core
 from dvm_graph.options import Options
 from dvm_graph.pipeline import stage_text
 from tests.end_to_end.reference import session
@@ -206,3 +207,23 @@ def test_images_of_convolutions_are_pooled_channels_last() -> None:
     text = stage_text(model, Options(), "eliminate_dead")
     assert text.count(" transpose") <= 2  # the image, and the result
     check(model, [(1, 3, 12, 17)], terms=27)
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("kernel", [1, 2, 3, 5])
+def test_the_greatest_of_planes_is_nan_where_any_is(kernel: int, stride: int, simd: str) -> None:
+    """Rows of less than a vector, of a part more and of some, at whose ends NaN lies, too."""
+    pad = kernel // 2
+    attrs = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
+    model = dvm_graph.optimize(one_node("MaxPool", 4, 3, attrs), simd=simd)
+    rng = np.random.default_rng(kernel)
+    for height, width in ((5, 5), (19, 19), (9, 37), (6, 90)):
+        for some in (0, 1, 6):
+            x = rng.standard_normal((2, 3, height, width)).astype(np.float32)
+            x.reshape(-1)[rng.integers(0, x.size, some)] = np.nan
+            x[0, 0, 1, 0] = x[0, 1, 2, -1] = np.nan if some else -np.inf
+            room = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=-np.inf)
+            windows = np.lib.stride_tricks.sliding_window_view(room, (kernel, kernel), (2, 3))
+            expected = windows[:, :, ::stride, ::stride].max(axis=(4, 5))
+            np.testing.assert_array_equal(model.run({"x": x})[0], expected)

@@ -17,19 +17,41 @@ namespace {
 
 constexpr int kBlock = 8;  // sums at once, of windows or channels: they hide the latency of FMAs
 
+// A reduction begins with kFirst, or with what `begin` makes of the first tap. OfNumbers gives the
+// same where no tap is NaN.
+struct MaxOfNumbers {
+  template <class V>
+  DVM_INLINE static V begin(V x) {
+    return x;
+  }
+  template <class V>
+  DVM_INLINE static V step(V sum, V x, V) {
+    return greater_lanes(x, sum);
+  }
+};
 struct Max {
+  using OfNumbers = MaxOfNumbers;
   static constexpr bool kWeighted = false;
   template <class T>
   static constexpr T kFirst = -__builtin_inf();
+  template <class V>
+  DVM_INLINE static V begin(V x) {
+    return x;
+  }
   template <class V>
   DVM_INLINE static V step(V sum, V x, V) {
     return x != x ? x : greater_lanes(x, sum);  // a sum that is NaN stays
   }
 };
 struct Sum {
+  using OfNumbers = Sum;
   static constexpr bool kWeighted = false;
   template <class T>
   static constexpr T kFirst = 0;
+  template <class V>
+  DVM_INLINE static V begin(V x) {
+    return V{} + x;  // a zero is 0, whatever its sign
+  }
   template <class V>
   DVM_INLINE static V step(V sum, V x, V) {
     return sum + x;

@@ -60,6 +60,15 @@ class NaNLanes {
     return lanes_ ? nan : folded;
 #endif
   }
+  DVM_INLINE bool any() const {
+#if defined(DVM_AVX512)
+    return lanes_ != 0;
+#else
+    Element<IntegerVec<V>> all = 0;
+    for (int lane = 0; lane < kLanesOf<V>; lane++) all |= lanes_[lane];
+    return all != 0;
+#endif
+  }
 
  private:
   DVM_INLINE static auto unordered(V a, V b) {

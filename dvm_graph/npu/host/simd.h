@@ -237,6 +237,8 @@ DVM_INLINE V load_partial(const Element<V>* from, int64_t count) {
     return bits_as<V>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(lane_mask<16>(count)), from));
   else if constexpr (sizeof(V) == 64 && kElement == 8)
     return bits_as<V>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(lane_mask<8>(count)), from));
+  else if constexpr (sizeof(V) == 64 && kElement == 2)
+    return bits_as<V>(_mm512_maskz_loadu_epi16(static_cast<__mmask32>(lane_mask<32>(count)), from));
   else if constexpr (sizeof(V) == 64 && kElement == 1)
     return bits_as<V>(_mm512_maskz_loadu_epi8(lane_mask<64>(count), from));
   else if constexpr (sizeof(V) == 32 && kElement == 4)
@@ -276,6 +278,8 @@ DVM_INLINE void store_partial(Element<V>* to, V v, int64_t count) {
     _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(lane_mask<16>(count)), bits_as<__m512i>(v));
   else if constexpr (sizeof(V) == 64 && kElement == 8)
     _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(lane_mask<8>(count)), bits_as<__m512i>(v));
+  else if constexpr (sizeof(V) == 64 && kElement == 2)
+    _mm512_mask_storeu_epi16(to, static_cast<__mmask32>(lane_mask<32>(count)), bits_as<__m512i>(v));
   else if constexpr (sizeof(V) == 64 && kElement == 1)
     _mm512_mask_storeu_epi8(to, lane_mask<64>(count), bits_as<__m512i>(v));
   else if constexpr (sizeof(V) == 32 && kElement == 4)
@@ -353,6 +357,10 @@ DVM_INLINE V greater_lanes(V a, V b) {
     return bits_as<V>(_mm512_max_ps(bits_as<__m512>(a), bits_as<__m512>(b)));
   if constexpr (std::is_same_v<V, Full<double>>)
     return bits_as<V>(_mm512_max_pd(bits_as<__m512d>(a), bits_as<__m512d>(b)));
+  if constexpr (std::is_same_v<V, Vec<float, 8>>)
+    return bits_as<V>(_mm256_max_ps(bits_as<__m256>(a), bits_as<__m256>(b)));
+  if constexpr (std::is_same_v<V, Vec<float, 4>>)
+    return bits_as<V>(_mm_max_ps(bits_as<__m128>(a), bits_as<__m128>(b)));
 #endif
   return a > b ? a : b;
 }
