@@ -23,7 +23,7 @@ DVM_INLINE V merge_high(V a, V b, std::integer_sequence<int, I...>) {
 
 template <int Block, class V, int L>
 DVM_INLINE void transpose_step(V (&rows)[L]) {
-  constexpr auto kLane = std::make_integer_sequence<int, L>{};
+  constexpr auto kLane = std::make_integer_sequence<int, kLanesOf<V>>{};
 #pragma GCC unroll 64
   for (int i = 0; i < L; i++) {
     if ((i & Block) != 0) continue;
@@ -35,9 +35,10 @@ DVM_INLINE void transpose_step(V (&rows)[L]) {
   if constexpr (Block > 1) transpose_step<Block / 2>(rows);
 }
 
+// Of vectors of more lanes, blocks side by side.
 template <class V, int L>
 DVM_INLINE void transpose_block(V (&rows)[L]) {
-  static_assert(L == kLanesOf<V>);
+  static_assert(kLanesOf<V> % L == 0);
   if constexpr (L > 1) transpose_step<L / 2>(rows);
 }
 
