@@ -290,7 +290,8 @@ constexpr bool is_elementwise(Family family) {
          form_info(info.form).operands[0].walk == Walk::elements;
 }
 
-// What it reads or writes in local memory lies there in 16 bits: of devices that compute so.
+// What it reads or writes in local memory lies there in 16 bits: of devices that compute so, or
+// move numbers of which nothing is computed.
 constexpr bool is_in_halves(Family family, DType dtype) {
   const FamilyInfo& info = info_of(family);
   switch (info.form) {

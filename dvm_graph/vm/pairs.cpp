@@ -5,6 +5,8 @@
 namespace dvm {
 namespace {
 
+constexpr DType kHalf = DType::f16;  // stands for 16 bits, whatever they are
+
 bool is_even(int64_t number) { return number % 2 == 0; }
 
 class Pairing {
@@ -13,15 +15,22 @@ class Pairing {
       : plan_(plan), target_(target), inner_(plan.rank - 1) {}
 
   void run() {
-    if (plan_.kind != KernelKind::vector || inner_ < 0 || !is_even(plan_.extents[inner_])) return;
+    if (plan_.kind != KernelKind::vector) return;
     const auto moves = [&](const NormalNode& node) { return moves_halves(node); };
     if (std::ranges::none_of(plan_.nodes, moves)) return;
-    if (!std::ranges::all_of(plan_.nodes, [&](const NormalNode& node) { return allows(node); }))
+    if (!std::ranges::all_of(plan_.nodes, [&](const NormalNode& node) { return only_moves(node); }))
       return;
-    for (NormalNode& node : plan_.nodes) {
-      if (moves_halves(node)) pair(node);
+    const auto allows = [&](const NormalNode& node) { return allows_pairs(node); };
+    if (inner_ >= 0 && is_even(plan_.extents[inner_]) && std::ranges::all_of(plan_.nodes, allows)) {
+      for (NormalNode& node : plan_.nodes) {
+        if (moves_halves(node)) pair(node);
+      }
+      plan_.extents[inner_] /= 2;
+    } else if (target_.computes(Family::v_copy, kHalf)) {
+      for (NormalNode& node : plan_.nodes) {
+        if (moves_halves(node)) keep(node);
+      }
     }
-    plan_.extents[inner_] /= 2;
   }
 
  private:
@@ -35,15 +44,21 @@ class Pairing {
     return size_of(storage) == 2 && node.dtype != storage && !target_.holds(storage);
   }
 
-  bool allows(const NormalNode& node) const {
+  // Elements are computed of none of those numbers: what else there is tells where they are.
+  bool only_moves(const NormalNode& node) const {
     if (moves_halves(node)) {
-      return in_pairs(node) && (node.op != PlanOp::store_ || stores_what_is_read(node));
+      const NormalAccess& access = plan_.accesses[node.access];
+      if (access.packed_panels || access.block != 0) return false;
+      return node.op != PlanOp::store_ || stores_what_is_read(node);
     }
-    // What tells where rows are. It is of no element, and reads none of them.
-    if ((node.axes | node.reduce_axes) >> inner_ & 1) return false;
     return std::ranges::all_of(node.inputs, [&](int32_t input) {
       return input < 0 || !moves_halves(plan_.nodes[static_cast<size_t>(input)]);
     });
+  }
+
+  bool allows_pairs(const NormalNode& node) const {
+    if (moves_halves(node)) return in_pairs(node);
+    return ((node.axes | node.reduce_axes) >> inner_ & 1) == 0;  // it is of rows
   }
 
   bool stores_what_is_read(const NormalNode& store) const {
@@ -55,7 +70,6 @@ class Pairing {
   bool in_pairs(const NormalNode& node) const {
     const NormalAccess& access = plan_.accesses[node.access];
     if (access.strides[inner_] != 1 || !(node.axes >> inner_ & 1)) return false;
-    if (access.packed_panels || access.block != 0) return false;
     for (int axis = 0; axis < inner_; axis++) {
       if (!is_even(access.strides[axis])) return false;
     }
@@ -73,6 +87,10 @@ class Pairing {
     access.gather_reach /= 2;
     node.axis_stride /= 2;
     for (int axis = 0; axis < inner_; axis++) access.strides[axis] /= 2;
+  }
+
+  void keep(NormalNode& node) {
+    node.dtype = node.element = plan_.accesses[node.access].storage = kHalf;
   }
 
   NormalPlan& plan_;

@@ -45,7 +45,7 @@ struct Target {
   Splitting splitting;  // of floats, many rows by many columns, where that is faster
   // Besides register dtypes, those of 16 bits in which the vector unit does an instruction: bits of
   // dtype_list by family. Where it casts there and back, values of the dtype lie in local memory as
-  // they are stored.
+  // they are stored; where it copies, those of which nothing is computed do (vm/pairs.h).
   std::array<uint16_t, kFamilies> computes_in = {};
   // Of a vector instruction, for as many bytes of results as the unit gives in a cycle.
   std::array<double, kFamilies> cycles = {};

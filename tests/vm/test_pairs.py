@@ -48,6 +48,7 @@ def _moved(op: str, x: NDArray[Any], at: NDArray[np.int64]) -> NDArray[Any]:
         "without the first": lambda: x[:, 1:],
         "without the first two": lambda: x[:, 2:],
         "every second row": lambda: x[::2],
+        "every second": lambda: x[:, ::2],
         "the last first": lambda: x[::-1],
         "the last first in rows": lambda: x[:, ::-1],
         "turned": lambda: x.T,
@@ -69,6 +70,7 @@ _BODIES = {
     "without the first": _SLICE.format(1, _ALL, 1, 1),
     "without the first two": _SLICE.format(2, _ALL, 1, 1),
     "every second row": _SLICE.format(0, _ALL, 0, 2),
+    "every second": _SLICE.format(0, _ALL, 1, 2),
     "the last first": _SLICE.format(-1, -_ALL, 0, -1),
     "the last first in rows": _SLICE.format(-1, -_ALL, 1, -1),
     "turned": "y = Transpose<perm = [1, 0]>(x)",
@@ -103,3 +105,14 @@ def test_by_pairs(dtype: str, op: str) -> None:
     for columns in (256, 255):
         feeds = {"x": _numbers(_TYPES[dtype], 5, columns), "at": np.array([3, 1])}
         assert ("_i32 " in model.disassemble(feeds)) == (columns == 256)
+
+
+@pytest.mark.parametrize("op", ["turned", "every second", "the last first in rows", "points"])
+@pytest.mark.parametrize("dtype", _TYPES)
+def test_as_they_are_stored(dtype: str, op: str) -> None:
+    """What rows do not hold side by side is no pair, and is widened as little."""
+    model = dvm_graph.optimize(_model(dtype, "T[r, c] x, int64[n] at", _BODIES[op]))
+    feeds = {"x": _numbers(_TYPES[dtype], 40, 90), "at": np.array([3, 1])}
+    listing = model.disassemble(feeds)
+    assert "_stored_f16 " in listing
+    assert not any(f"_{name} " in listing for name in ("f32", "bf16", "i16", "u16"))

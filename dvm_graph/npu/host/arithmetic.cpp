@@ -364,6 +364,10 @@ void broadcast_handler(Core& core, const uint64_t* words) {
       row.repeat(out.at + o * out.outer, in.at + o * in.outer, e.middle);
     return;
   }
+  if (e.inner >= kLanes<T> && in.inner == 0 && out.inner == 1 && !streams(words)) {
+    for_rows(e, [n = e.inner](T* to, const T* from) { fill_row(to, n, *from); }, out, in);
+    return;
+  }
   if (e.inner >= kLanes<T> || in.inner != 0 || out.inner != 1)
     return unary_handler<Op<Family::v_broadcast>, T>(core, words);
   for (int64_t o = 0; o < e.outer; o++) {

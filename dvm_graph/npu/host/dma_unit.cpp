@@ -256,6 +256,12 @@ struct Dma {
       return &store_handler<typename Moved<D>::Stored, R>;
     else if constexpr (Form_ == Form::gather)
       return &gather_handler<S, R>;
+    else if constexpr (Form_ == Form::load_stored)
+      return &load_handler<ElementType<D>, ElementType<D>>;
+    else if constexpr (Form_ == Form::store_stored)
+      return &store_handler<ElementType<D>, ElementType<D>>;
+    else if constexpr (Form_ == Form::gather_stored)
+      return &gather_handler<ElementType<D>, ElementType<D>>;
     else if constexpr (Form_ == Form::pack_b)
       return &pack_b_handler<S, R>;
     else if constexpr (Form_ == Form::pack_b_transformed)

@@ -38,6 +38,10 @@ struct ElementOf<DType::b8> {
   using type = uint8_t;
 };
 template <>
+struct ElementOf<DType::f16> {  // of those that are only moved
+  using type = uint16_t;
+};
+template <>
 struct ElementOf<DType::i8> {  // bytes that an instruction takes for signed
   using type = int8_t;
 };

@@ -54,6 +54,7 @@ Target host_target(int cores, const LevelInfo& level, const Machine& machine) {
   target.dot_rows = kDotRows;
   target.queues = target.places = 1;
   target.unified_memory = target.computes_bytes = target.joins = target.fetches = true;
+  target.computes_in[static_cast<size_t>(Family::v_copy)] = dtype_list::bit(DType::f16);
   target.costs = machine.costs;
   target.costs.late_core = late_of(cores, machine.costs.late_core);
   return target;

@@ -28,7 +28,12 @@ constexpr bool is_math(Family family) {
 }
 
 constexpr Part part_of(Family family, Form form, DType dtype) {
-  if (is_in_halves(family, dtype)) return Part::none;  // the host computes halves as f32
+  // The host computes halves as f32. Those that it only moves are f16, whatever they are.
+  if (is_in_halves(family, dtype)) {
+    if (dtype != DType::f16) return Part::none;
+    if (family == Family::v_copy || family == Family::v_broadcast) return Part::arithmetic;
+    return info_of(family).queue == Queue::vector ? Part::none : Part::dma;
+  }
   switch (form) {
     case Form::sync:     // the host device executes in order
     case Form::load_l1:  // and its cores have one local memory
