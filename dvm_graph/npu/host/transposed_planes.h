@@ -244,7 +244,7 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, cons
 // transpose_rows, with whole vectors for most of them.
 template <class T>
 void transpose_wide_rows(T* to, int64_t to_stride, const T* from, const Column& columns,
-                         int64_t rows, int64_t count, bool stream) {
+                         int64_t rows, int64_t count) {
   constexpr int L = kBlockLanes<T>;
   using Wide = WideBlocks<T, L>;
   constexpr int64_t kLong = kLanes<T>;
@@ -268,10 +268,10 @@ void transpose_wide_rows(T* to, int64_t to_stride, const T* from, const Column& 
   }
   if (whole_rows < rows)
     transpose_rows(to + whole_rows * to_stride, to_stride, from + whole_rows, columns,
-                   rows - whole_rows, whole_count, stream);
+                   rows - whole_rows, whole_count, false);
   if (whole_count < count)
     transpose_rows(to + whole_count, to_stride, from + whole_count * stride, columns, rows,
-                   count - whole_count, stream);
+                   count - whole_count, false);
 }
 
 template <class To, class From, int L>
@@ -346,7 +346,8 @@ DVM_INLINE void transpose_some(To* to, int64_t to_stride, const From* from, cons
                                int64_t rows, int64_t count, bool stream) {
   if constexpr (std::is_same_v<To, From> && sizeof(To) == 1) {
     if constexpr (kLanes<To> > kBlockLanes<To>)
-      return transpose_wide_rows(to, to_stride, from, columns, rows, count, stream);
+      if (!stream)  // lines of so large a result would not stay until they are whole
+        return transpose_wide_rows(to, to_stride, from, columns, rows, count);
   }
   transpose_rows(to, to_stride, from, columns, rows, count, stream);
 }
