@@ -65,7 +65,8 @@ class KernelBuilder(OperatorMethods):
     def __init__(self, name: str, options: Options) -> None:
         self.graph = Graph(name)
         self.facts = Facts(Symbols(), Meter(options))
-        self._builder = Builder(self.graph, self.facts)
+        self.options = options
+        self._builder = Builder(self.graph, self.facts, options)
 
     def load(self, shape: Sequence[Dim | str], dtype: DTypeLike, name: str = "") -> Value:
         """An input: the next argument of the kernel.

@@ -57,6 +57,7 @@ class OperatorMethods(ABC):
     """Calls for all basic operators."""
 
     options: Options
+    """Of which `rounds_blocks` and `transforms` are read while operators are built."""
 
     @abstractmethod
     def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
