@@ -34,6 +34,8 @@ MEANS = [
     *(aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d),
     aten.upsample_bicubic2d,
 ]
+_SURELY_LONGER, _PARTS = 1.5, 64
+"""Scales from which on an axis of several elements grows, and what exact ones are whole numbers of."""
 _RESIZED = [*NEAREST, *EXACT, *MEANS]
 _GRADIENTS = [getattr(aten, f"{operator.__name__}_backward") for operator in _RESIZED]
 PADDED = {
@@ -158,13 +160,16 @@ def _resize_operands(
     """Those of ONNX's operator: by sizes, or by scales where torch has them.
 
     Raises:
-        UnsupportedError: an axis stays as long as it is, but is scaled.
+        UnsupportedError: an axis stays as long as it is, or may, but is scaled, which onnxruntime copies where all do; or in float32
+            sizes may be others.
     """
     if all(scale is None for scale in scales):
         return x, None, None, t.builder.dims(tuple(shape))
     for extent, size, scale in zip(shape_of(x)[2:], shape[2:], scales, strict=True):
         if scale != 1 and t.builder.facts.same(extent, size):
             raise UnsupportedError(f"scaled by {scale} to what it is")
+        if 1 < scale < _SURELY_LONGER or scale * _PARTS % 1 != 0:
+            raise UnsupportedError(f"scaled by {scale}")
     return x, None, t.builder.constant(np.array([1, 1, *scales], np.float32)), None
 
 
