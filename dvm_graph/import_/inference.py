@@ -15,6 +15,7 @@ import functools
 import re
 from collections.abc import Mapping
 
+import numpy as np
 import onnx
 from onnx import helper
 
@@ -36,6 +37,7 @@ _SMALL = 1024
 
 _NAMED = ("Loop", "Scan", "Slice")
 """Operators whose inference is right about numbers, and not about names."""
+_SCALED = ("Resize", "Upsample")
 
 
 def infer_vendor(node: Node, facts: Facts, *, declared_shapes: bool = True) -> None:
@@ -99,7 +101,7 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
             raise ShapeError(f"{_where(node)}: {error}") from error
         types = {info.name: info.type for info in inferred.graph.output} if inferred else {}
         _forget_disputed_rank(node, proto, types)
-        _forget_disputed_extents(proto, node.version, types)
+        _forget_disputed_extents(node, proto, types)
         if types and all(map(_has_rank, types.values())):
             return types
         typed = (
@@ -115,7 +117,7 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
     try:
         types |= vendor_library.result_types(model)
         _forget_disputed_rank(node, proto, types)
-        _forget_disputed_extents(proto, node.version, types)
+        _forget_disputed_extents(node, proto, types)
         return types
     except UnsupportedError as error:
         if known:
@@ -140,7 +142,7 @@ def _forget_disputed_rank(
 
 
 def _forget_disputed_extents(
-    node: onnx.NodeProto, version: int, types: Mapping[str, onnx.TypeProto]
+    node: Node, proto: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]
 ) -> None:
     """Leaves open, for the run to tell, the extents of which onnx, and onnxruntime's
     inference, which is the same, say otherwise than its kernels do.
@@ -150,22 +152,37 @@ def _forget_disputed_extents(
     `output_padding` to what `SAME` determines; it counts no keys where the weights of attention without a past are
     asked for, and no values where a bias of queries, keys and values has an unknown extent; it takes a byte of several
     numbers for one where rows of them are gathered; it resizes along axes that
-    are counted from the end where a ratio is to be kept; it takes half of a spectrum for all of it, where the length is
+    are counted from the end where a ratio is to be kept, and to other products of extents and scales than those in float32; it takes half of a spectrum for all of it, where the length is
     no constant, or where that is the default, and for the length of a spectrum that of the signal, where it is no constant; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
     of the other, and what a body's results are for what they are over no turns. What comes of bodies in which there is
     any of these rests on it. Models all of whose operators are left
     to onnxruntime (`tests/fuzz`) find further ones.
     """
-    first, *inside = (_disputed_from(part, version) for part in every_node([node]))
-    whole = node.op_type == "If" or any(found is not None for found in inside)
-    if first is None and not whole and node.op_type not in _NAMED:
+    first, *inside = (_disputed_from(part, node.version) for part in every_node([proto]))
+    if proto.op_type in _SCALED and _scales_exactly(node):
+        first = None
+    whole = proto.op_type == "If" or any(found is not None for found in inside)
+    if first is None and not whole and proto.op_type not in _NAMED:
         return
-    if node.op_type == "Slice" and version != 10:
+    if proto.op_type == "Slice" and node.version != 10:
         return
-    for proto in types.values():
-        for dim in proto.tensor_type.shape.dim[first or 0 :]:
+    for known in types.values():
+        for dim in known.tensor_type.shape.dim[first or 0 :]:
             if first is not None or whole or dim.dim_param:
                 dim.Clear()
+
+
+def _scales_exactly(node: Node) -> bool:
+    """Whether products of extents and these scales are no others in float32."""
+    scales = node.operand(_scales_at(node.version))
+    if scales is None or scales.data is None:
+        return False
+    return not np.any(np.asarray(scales.data) * 64 % 1)
+
+
+def _scales_at(version: int) -> int:
+    """Which operand of a Resize or Upsample they are."""
+    return 2 if version >= 11 else 1
 
 
 def _disputed_from(node: onnx.NodeProto, version: int) -> int | None:
@@ -183,8 +200,10 @@ def _disputed_from(node: onnx.NodeProto, version: int) -> int | None:
         disputed = True
     elif node.op_type == "Attention":
         first, disputed = 3, len(node.output) > 3
-    elif node.op_type == "Resize":
+    elif node.op_type in _SCALED:
+        at = _scales_at(version)
         disputed = attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch"
+        disputed = disputed or any(node.input[at : at + 1])
     elif node.op_type == "DFT":
         disputed = bool(attributes.get("onesided")) or any(node.input[1:2])
     elif node.op_type == "STFT":
