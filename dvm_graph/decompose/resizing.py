@@ -8,7 +8,7 @@ nearest of its elements are meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -40,7 +40,7 @@ from dvm_graph.symbolic.dims import add, floordiv, mul
 
 _LARGEST_SCALE, _LARGEST_DENOMINATOR = 4096, 64
 _SURE_SCALE = Fraction(3, 2)
-"""From which on every extent grows, but for that of a single element."""
+"""From which on every extent grows, but for that of a single element, which does from 2 on."""
 _CHANNELS_OF_A_PIXEL = 8
 """From which on a pixel is read at once about as fast as what is beside it."""
 _CHANNELS_OF_A_VECTOR = 16
@@ -86,6 +86,8 @@ class _Axis:
     size: Dim
     scale: Fraction | Value | None
     """A value: which the run tells, of rank 0. None: size over extent."""
+    stays: Value | None = None
+    """Whether the run has it as long as it is, and all others, too: it is scaled by 1 then."""
 
 
 @decomposition("Resize", "Upsample")
@@ -105,6 +107,8 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is None:
         return None
     if sampling.nearest == _BY_SCALE and any(isinstance(a.scale, Value) for a in axes.values()):
+        return None
+    if _moves_by_one(sampling) and any(axis.stays is not None for axis in axes.values()):
         return None
     spatial = x.rank in (3, 4, 5) and all(axis >= 2 for axis in axes)
     if sampling.mode == "cubic" and not spatial:
@@ -170,6 +174,11 @@ def _grows(builder: Builder, axis: _Axis) -> bool:
     return not builder.facts.prove_less_equal(axis.size, axis.extent).yes
 
 
+def _moves_by_one(sampling: _Sampling) -> bool:
+    """Whether the next element is the nearest of a result where an axis is scaled by 1."""
+    return sampling.transform == _FROM_MIDDLES and sampling.nearest in ("ceil", "round_prefer_ceil")
+
+
 def _all_spatial(x: Value) -> dict[int, _Axis]:
     """As they are. Cubic interpolation samples those that stay, too: an infinite neighbour has a share of 0, which is NaN."""
     return {at: _Axis(extent, extent, None) for at, extent in enumerate(shape_of(x)) if at > 1}
@@ -224,19 +233,33 @@ def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[in
         if resized.scale != 1
         and not (resized.scale is None and facts.same(resized.size, resized.extent))
     }
-    if changed and not any(map(_differs, changed.values())):
-        return None
-    return changed
+    return changed if _never_stay(builder, changed.values()) else _staying(builder, changed)
 
 
-def _differs(axis: _Axis) -> bool:
-    """Whether an axis is as long as before at no run, but for one of a single element.
-
-    Where all axes of a result stay as long, onnxruntime copies, whatever the scales: 5 by 1.125 is 5.
-    """
-    if not isinstance(axis.scale, Fraction) or not 1 < axis.scale < _SURE_SCALE:
+def _never_stay(builder: Builder, axes: Collection[_Axis]) -> bool:
+    """Whether at no run all axes stay as long as they are, unless they then are what they were."""
+    if any(_differs(axis, from_two=False) for axis in axes):
         return True
-    return isinstance(axis.extent, int) and axis.size != axis.extent
+    several = any(builder.facts.bounds(axis.extent)[0] > 1 and _differs(axis) for axis in axes)
+    return several or all(map(_differs, axes))
+
+
+def _differs(axis: _Axis, from_two: bool = True) -> bool:
+    """Whether its length is another than before, unless it has a single element, or then, too. By sizes, all stays where it is not."""
+    if axis.scale is None:
+        return True
+    if isinstance(axis.extent, int) and isinstance(axis.size, int):
+        return axis.size != axis.extent or (from_two and axis.extent == 1)
+    if isinstance(axis.scale, Value):
+        return False
+    return axis.scale <= 1 or axis.scale >= (_SURE_SCALE if from_two else 2)
+
+
+def _staying(builder: Builder, axes: Mapping[int, _Axis]) -> dict[int, _Axis]:
+    """The same, but where all stay as long. onnxruntime copies then, whatever the scales: 5 by 1.125 is 5."""
+    pairs = ((dim_value(builder, a.size), dim_value(builder, a.extent)) for a in axes.values())
+    stay = reduce(builder.bitwise_and, (builder.eq(*pair) for pair in pairs))
+    return {at: replace(axis, stays=stay) for at, axis in axes.items()}
 
 
 def _scaled(
@@ -461,12 +484,18 @@ def _positions(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
     return _TRANSFORMS[sampling.transform](builder, index, axis)
 
 
+def _scale(builder: Builder, axis: _Axis) -> Value | None:
+    scale = axis.scale
+    if isinstance(scale, Fraction):
+        scale = builder.scalar(float(scale), DType.FLOAT32)
+    if scale is None or axis.stays is None:
+        return scale
+    return builder.select(axis.stays, builder.scalar(1, DType.FLOAT32), scale)
+
+
 def _asymmetric(builder: Builder, index: Value, axis: _Axis) -> Value:
-    if isinstance(axis.scale, Value):
-        scale = axis.scale
-    elif axis.scale is not None:
-        scale = builder.scalar(float(axis.scale), DType.FLOAT32)
-    else:
+    scale = _scale(builder, axis)
+    if scale is None:
         size, extent = (dim_value(builder, dim, DType.FLOAT32) for dim in (axis.size, axis.extent))
         scale = builder.div(size, extent)
     return builder.div(index, scale)

@@ -143,7 +143,10 @@ def test_infinite_ends() -> None:
     assert_all_close(dvm_graph.optimize(model, strict=True).run({"x": x}), expected)
 
 
-KEEPING = ((1.125, 2.0), (1.125, 1.125), (1.125, 1.0), (1.25, 1.25), (1.5, 1.5), (0.75, 1.125))
+KEEPING = (
+    *((1.125, 2.0), (1.125, 1.125), (1.125, 1.0), (1.25, 1.25), (1.5, 1.5), (0.75, 1.125)),
+    *((1.125, 1.5), (1.1, 1.75)),
+)
 """By some of these scales an axis, or both, of few elements is as long as before."""
 
 
@@ -152,7 +155,7 @@ KEEPING = ((1.125, 2.0), (1.125, 1.125), (1.125, 1.0), (1.25, 1.25), (1.5, 1.5),
 @pytest.mark.parametrize("known", [False, True])
 def test_axes_that_stay_as_long(mode: str, scales: tuple[float, ...], known: bool) -> None:
     """They are sampled by their scale all the same, but where all of them stay so."""
-    for shape in ((2, 3, 5, 7), (2, 3, 1, 1), (2, 3, 9, 3), (1, 3, 2, 3)):
+    for shape in ((2, 3, 5, 7), (2, 3, 1, 1), (2, 3, 9, 3), (1, 3, 2, 3), (2, 3, 5, 1)):
         model = model_of(scales, mode=mode)
         if known:
             dims = model.graph.input[0].type.tensor_type.shape.dim
@@ -161,6 +164,24 @@ def test_axes_that_stay_as_long(mode: str, scales: tuple[float, ...], known: boo
         x = images(shape)
         expected = session(model).run(None, {"x": x})
         assert_all_close(dvm_graph.optimize(model).run({"x": x}), expected, reduction_length=16)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_axes_that_stay_as_long_by_scales_that_are_fed(mode: str, transform: str) -> None:
+    model = resized(
+        *("Resize", 18, (1, 2, "h", "w"), np.ones(2, np.float32)),
+        **{"axes": [3, 2], "mode": mode, "coordinate_transformation_mode": transform},
+    )
+    del model.graph.initializer[:]
+    info = helper.make_tensor_value_info("by", onnx.TensorProto.FLOAT, [2])
+    model.graph.input.append(info)
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    for scales in ((1.125, 1.1), (1.125, 1.5), (1.0, 1.125)):
+        for shape in ((1, 2, 5, 7), (1, 2, 1, 5), (1, 2, 9, 3)):
+            feeds = {"x": images(shape), "by": np.array(scales, np.float32)}
+            expected = reference.run(None, feeds)
+            assert_all_close(mine.run(feeds), expected, reduction_length=4)
 
 
 @pytest.mark.parametrize("scales", [(2.0, 3.0), (1.0, 3.0)])
@@ -302,6 +323,15 @@ def test_sizes_are_products_in_float32(
         feeds = {"x": images((1, 1, 5, 4))}
         got = dvm_graph.optimize(model, strict=True).run(feeds)
         assert_all_close(got, session(model).run(None, feeds), reduction_length=4)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_sizes_of_images_that_onnxruntime_resizes(mode: str) -> None:
+    """onnx's inference has 8 for 9."""
+    scales = np.divide((1, 1, 9, 8), (1, 1, 5, 4), dtype=np.float32)
+    model = resized("Resize", 18, (1, 1, 5, 4), scales, mode=mode, antialias=1)
+    feeds = {"x": images((1, 1, 5, 4))}
+    assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
 
 
 OF_ANY_AXES = (
