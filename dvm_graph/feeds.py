@@ -8,6 +8,7 @@ in some rows, positions count up, a sampling rate is 16,000, bytes are any byte,
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -86,13 +87,17 @@ def default_dims(
     inputs: Sequence[TensorInfo], demands: Mapping[str, int | str], given: Mapping[str, int]
 ) -> dict[str, int]:
     """See `Model.default_dims`."""
-    found = dict(given)
-    for name, dim in demands.items():
-        if name in given and isinstance(dim, str) and dim.isidentifier():
-            found.setdefault(dim, given[name])  # two names of one dim
+    names = dim_names(inputs)
+    try:
+        found = {name: operator.index(extent) for name, extent in given.items()}
+    except TypeError:
+        raise InputError(f"extents are whole numbers, not {dict(given)}") from None
+    for name, dim in reversed(list(demands.items())):
+        if name in found and isinstance(dim, str) and dim in names:
+            found.setdefault(dim, found[name])  # two names of one dim
     for name, dim in demands.items():
         found.setdefault(name, _extent(dim, found))
-    return {name: found.get(name, DEFAULT_EXTENT) for name in dim_names(inputs)}
+    return {name: found.get(name, DEFAULT_EXTENT) for name in names}
 
 
 def demands_on_dims(graph: Graph, facts: Facts) -> dict[str, int | str]:
@@ -114,11 +119,11 @@ def demands_on_dims(graph: Graph, facts: Facts) -> dict[str, int | str]:
 
     for symbol in symbols:
         demand(symbol, facts.canonical(symbol))
-    for check in facts.checks:
-        if check.relation is not Relation.LESS_EQUAL:
-            left, right = facts.canonical(check.left), facts.canonical(check.right)
-            demand(left, right)
-            demand(right, left)
+    equal = [check for check in facts.checks if check.relation is not Relation.LESS_EQUAL]
+    sides = [[facts.canonical(side) for side in (check.left, check.right)] for check in equal]
+    pairs = [pair for left, right in sides for pair in ((left, right), (right, left))]
+    for symbol, dim in sorted(pairs, key=lambda pair: not isinstance(pair[1], int)):
+        demand(symbol, dim)
     for symbol in symbols:
         least, _ = facts.bounds(symbol)
         if least > DEFAULT_EXTENT:

@@ -87,6 +87,13 @@ OVER_GENERAL = {
         {"b": 3, "m": 5},
         {"b": 3, "n": 5, "c": 3, "m": 5},
     ),
+    "(float[a] x, float[b] y, float[c] z, float[6] w) => (float[d] p, float[e] q)"
+    "{ k = Concat<axis=0>(x, y) p = Sub(k, z) q = Sub(x, w) }": (
+        {},
+        {"a": 6, "b": 2, "c": 8},
+    ),
+    "(float[a] x, float[b] y, float[c] z) => (float[d] p)"
+    "{ k = Sub(x, y) l = Sub(y, z) p = Sub(k, l) }": ({"c": np.int64(3)}, {"a": 3, "b": 3, "c": 3}),
 }
 """Models whose inputs declare more dims than operators leave free: what is given, and what has to follow."""
 
@@ -100,6 +107,13 @@ def test_dims_follow_what_operators_demand(graph: str, tmp_path: Path) -> None:
     assert dvm_graph.compare(proto, dims=given).passed
     model.save(tmp_path / "m.dvm")
     assert dvm_graph.load(tmp_path / "m.dvm").default_dims(given) == wanted
+
+
+@pytest.mark.parametrize("extent", [2.5, "3", None])
+def test_extents_are_whole_numbers(extent: Any) -> None:
+    model = dvm_graph.optimize(MODEL)
+    with pytest.raises(dvm_graph.InputError, match="extents are whole numbers"):
+        model.default_dims({"b": extent})
 
 
 def test_what_is_given_stays() -> None:
