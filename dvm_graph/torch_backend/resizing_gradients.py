@@ -145,8 +145,9 @@ def _averaged(t: Translation, extent: Dim, size: Dim) -> Value:
     begin = b.div(b.mul(window, length), count)
     end = b.add(b.div(b.sub(b.mul(b.add(window, one), length), one), count), one)
     place = b.iota((extent, 1))
-    inside = b.cast(b.bitwise_and(b.ge(place, begin), b.lt(place, end)), DType.FLOAT32)
-    return b.div(inside, b.cast(b.sub(end, begin), DType.FLOAT32))
+    dtype = t.dtype.register
+    inside = b.cast(b.bitwise_and(b.ge(place, begin), b.lt(place, end)), dtype)
+    return b.div(inside, b.cast(b.sub(end, begin), dtype))
 
 
 # -- pads
