@@ -121,8 +121,15 @@ class Storage {
 // --- tests
 // --------------------------------------------------------------------------------------------
 
+// What 16 bits are called where they are moved as they are.
+DType dtype_for(Family family, DType dtype) {
+  const bool stored = family == Family::d_load_stored || family == Family::d_store_stored ||
+                      family == Family::d_gather_stored;
+  return stored ? DType::f16 : dtype;
+}
+
 template <class R>
-void test_load(Machine& machine, Random& random, DType dtype) {
+void test_load(Machine& machine, Random& random, DType dtype, Family family = Family::d_load_view) {
   const Shape shape = random_move_shape(random);
   Strides view = random_view(random, shape);
   if (random.chance(0.2)) view.inner = 0;
@@ -131,7 +138,7 @@ void test_load(Machine& machine, Random& random, DType dtype) {
   Array<R> to(shape, random_output_strides(random, shape));
   from.fill_random(random);
   context += "load " + describe(shape, {to.strides(), view});
-  machine.execute(Family::d_load_view, dtype, shape, {to.place(), from.place()});
+  machine.execute(family, dtype_for(family, dtype), shape, {to.place(), from.place()});
   bool right = true;
   for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
     right = right && converted(dtype, to.at(o, m, i), from.at(o, m, i), false);
@@ -140,7 +147,8 @@ void test_load(Machine& machine, Random& random, DType dtype) {
 }
 
 template <class R>
-void test_store(Machine& machine, Random& random, DType dtype) {
+void test_store(Machine& machine, Random& random, DType dtype,
+                Family family = Family::d_store_view) {
   const Shape shape = random_move_shape(random);
   Storage to(dtype, shape, random_view(random, shape));
   Array<R> from(shape, random_input_strides(random, shape));
@@ -154,7 +162,7 @@ void test_store(Machine& machine, Random& random, DType dtype) {
   });
   std::vector<std::byte> expected = to.copy();
   context += "store " + describe(shape, {to.strides(), from.strides()});
-  machine.execute(Family::d_store_view, dtype, shape, {to.place(), from.place()});
+  machine.execute(family, dtype_for(family, dtype), shape, {to.place(), from.place()});
   bool right = true;
   for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
     right = right && converted(dtype, from.at(o, m, i), to.at(o, m, i), true);
@@ -222,7 +230,7 @@ void fill_indices(Array<int64_t>& index, const Shape& shape, int64_t limit, Rand
 }
 
 template <class R>
-void test_gather(Machine& machine, Random& random, DType dtype) {
+void test_gather(Machine& machine, Random& random, DType dtype, Family family = Family::d_gather) {
   const Shape shape = random_shape(random);
   constexpr int64_t kLimits[] = {13, 13, 40, 150};
   const int64_t limit = random.pick(kLimits);
@@ -241,7 +249,7 @@ void test_gather(Machine& machine, Random& random, DType dtype) {
   context += "gather " + describe(shape, {out_strides, view, index.strides()});
   Place source = from.place();
   source.strides = view;
-  machine.execute(Family::d_gather, dtype, shape, {to.place(), source, index.place()},
+  machine.execute(family, dtype_for(family, dtype), shape, {to.place(), source, index.place()},
                   {axis_stride, limit});
   CHECK((machine.core.trap.kind == TrapKind::index_out_of_range) == broken);
   if (broken) {
@@ -303,6 +311,19 @@ void test_storage(const Level& level, Machine& machine, Random& random, DType dt
   }
 }
 
+void test_moved_as_stored(const Level& level, Machine& machine, Random& random) {
+  const std::string name = std::string(level.table->name) + " as stored ";
+  for (int i = 0; i < 300; i++) {
+    context = name;
+    machine.hints = random.chance(0.3) ? kStream : 0;
+    test_load<int16_t>(machine, random, DType::i16, Family::d_load_stored);
+    context = name;
+    test_store<int16_t>(machine, random, DType::i16, Family::d_store_stored);
+    context = name;
+    test_gather<int16_t>(machine, random, DType::i16, Family::d_gather_stored);
+  }
+}
+
 // Every half and bfloat there is.
 void test_all_narrow_floats(Machine& machine) {
   const Shape shape{1, 1, 1 << 16};
@@ -339,6 +360,7 @@ int main() {
         test_storage<decltype(element)>(level, machine, random, dtype);
       });
     }
+    test_moved_as_stored(level, machine, random);
     test_all_narrow_floats(machine);
   }
   return report("dma");
