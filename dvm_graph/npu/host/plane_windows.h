@@ -19,15 +19,6 @@ DVM_INLINE V every_second(V low, V high, std::integer_sequence<int, I...>) {
   return __builtin_shufflevector(low, high, (2 * I + First)...);
 }
 
-template <class W, class V, int... I>
-DVM_INLINE W first_lanes(V v, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(v, v, I...);
-}
-template <class W, class V>
-DVM_INLINE W first_lanes(V v) {
-  return first_lanes<W>(v, std::make_integer_sequence<int, kLanesOf<W>>{});
-}
-
 template <class V, class W>
 DVM_INLINE V with_zeros(W v) {
   if constexpr (std::is_same_v<V, W>)
@@ -157,8 +148,8 @@ class PlanePool {
           reduce_into<Known, 1>(&sum, in + i, taps, step);
         else
           reduce_into<Known, 1, true>(&sum, in + i, taps, step, lanes);
-        const auto inside =
-            first_lanes<IntegerVec<W>>(lane_) < static_cast<Element<Numbers>>(lanes);
+        const auto lane = slice<0>(lane_, std::make_integer_sequence<int, kLanesOf<W>>{});
+        const auto inside = lane < static_cast<Element<Numbers>>(lanes);
         const W kept = inside ? sum : splat<W>(Op::template kFirst<T>);
         store(to + i, kept);
         seen.see(with_zeros<V>(kept), V{});
