@@ -79,7 +79,7 @@ def pooled(
     """Of `images`; of a volume, rows and columns slice by slice, then depth.
 
     Rows are passed over first, for all columns, and then columns, where that takes at most half the taps: the image that
-    lies between is written and read. Planes are always passed over so, in a kernel (`npu/host/plane_windows.h`).
+    lies between is written and read. Planes are passed over so in a kernel (`npu/host/plane_windows.h`).
     """
     batch, *spatial, channels = shape_of(image)
     *slices, rows, columns = axes if len(axes) > 1 else planar(axes)
@@ -162,10 +162,7 @@ def _number_tap_by_tap(
     number = builder.scalar(total, DType.INT32)
     for index, tap in reversed(list(enumerate(itertools.product(*taps)))):
         view = _view_of_taps(builder, room, y, axes, tap, ())
-        found = builder.bitwise_or(builder.eq(view, y), builder.isnan(view))
-        for at, along in enumerate(tap):
-            if (inside := insides[at][along]) is not None:
-                found = builder.bitwise_and(found, inside)
+        found = _found(builder, view, y, [insides[at][along] for at, along in enumerate(tap)])
         number = builder.select(found, builder.scalar(index, DType.INT32), number)
     return number
 
@@ -177,11 +174,11 @@ def _number_of_all_taps(
     count, kernel = len(axes), tuple(axis.kernel for axis in axes)
     taps = _view_of_taps(builder, room, y, axes, (0,) * count, kernel)
     greatest = builder.reshape(y, (*(1,) * count, *shape_of(y)))
-    found = builder.bitwise_or(builder.eq(taps, greatest), builder.isnan(taps))
-    for at, axis in enumerate(axes):
-        tap = builder.iota(_only(taps.rank, at, axis.kernel), at, 0, 1)
-        if (inside := _inside(builder, axes, at, taps.rank, tap)) is not None:
-            found = builder.bitwise_and(found, inside)
+    places = [
+        builder.iota(_only(taps.rank, at, axis.kernel), at, 0, 1) for at, axis in enumerate(axes)
+    ]
+    insides = [_inside(builder, axes, at, taps.rank, tap) for at, tap in enumerate(places)]
+    found = _found(builder, taps, greatest, insides)
     total = math.prod(kernel)
     numbers = np.arange(total, dtype=np.int32).reshape(*kernel, *(1,) * y.rank)
     none = builder.scalar(total, DType.INT32)
@@ -189,6 +186,14 @@ def _number_of_all_taps(
         builder.select(found, builder.constant(numbers), none), range(count)
     )
     return without_axes(builder, number, range(count))
+
+
+def _found(
+    builder: Builder, taps: Value, greatest: Value, insides: Sequence[Value | None]
+) -> Value:
+    """Which taps are the greatest of their windows, of those inside the image."""
+    found = builder.bitwise_or(builder.eq(taps, greatest), builder.isnan(taps))
+    return reduce(builder.bitwise_and, filter(None, insides), found)
 
 
 def _view_of_taps(
