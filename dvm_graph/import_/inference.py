@@ -177,7 +177,8 @@ def _scales_exactly(node: Node) -> bool:
     scales = node.operand(_scales_at(node.version))
     if scales is None or scales.data is None:
         return False
-    return not np.any(np.asarray(scales.data) * 64 % 1)
+    steps = np.asarray(scales.data) * 64
+    return np.array_equal(steps, np.trunc(steps))
 
 
 def _scales_at(version: int) -> int:
