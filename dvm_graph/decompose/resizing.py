@@ -108,8 +108,6 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     if sampling.nearest == _BY_SCALE and any(isinstance(a.scale, Value) for a in axes.values()):
         return None
-    if _moves_by_one(sampling) and any(axis.stays is not None for axis in axes.values()):
-        return None
     spatial = x.rank in (3, 4, 5) and all(axis >= 2 for axis in axes)
     if sampling.mode == "cubic" and not spatial:
         return None
@@ -172,11 +170,6 @@ def _grows(builder: Builder, axis: _Axis) -> bool:
     if isinstance(axis.size, int):
         return isinstance(axis.extent, int) and axis.size > axis.extent
     return not builder.facts.prove_less_equal(axis.size, axis.extent).yes
-
-
-def _moves_by_one(sampling: _Sampling) -> bool:
-    """Whether the next element is the nearest of a result where an axis is scaled by 1."""
-    return sampling.transform == _FROM_MIDDLES and sampling.nearest in ("ceil", "round_prefer_ceil")
 
 
 def _all_spatial(x: Value) -> dict[int, _Axis]:
@@ -484,30 +477,36 @@ def _positions(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
     return _TRANSFORMS[sampling.transform](builder, index, axis)
 
 
-def _scale(builder: Builder, axis: _Axis) -> Value | None:
+def _scale(builder: Builder, axis: _Axis) -> Value:
     scale = axis.scale
+    if scale is None:
+        size, extent = (dim_value(builder, dim, DType.FLOAT32) for dim in (axis.size, axis.extent))
+        return builder.div(size, extent)
     if isinstance(scale, Fraction):
         scale = builder.scalar(float(scale), DType.FLOAT32)
-    if scale is None or axis.stays is None:
+    if axis.stays is None:
         return scale
     return builder.select(axis.stays, builder.scalar(1, DType.FLOAT32), scale)
 
 
 def _asymmetric(builder: Builder, index: Value, axis: _Axis) -> Value:
-    scale = _scale(builder, axis)
-    if scale is None:
-        size, extent = (dim_value(builder, dim, DType.FLOAT32) for dim in (axis.size, axis.extent))
-        scale = builder.div(size, extent)
-    return builder.div(index, scale)
+    return builder.div(index, _scale(builder, axis))
 
 
-def _from_middles(builder: Builder, index: Value, axis: _Axis) -> Value:
-    """Where the middle of a result lies, as the nearest element is the one that it is in."""
+def _middle(builder: Builder, index: Value, axis: _Axis) -> Value:
     return _asymmetric(builder, shifted(builder, index, 0.5), axis)
 
 
+def _from_middles(builder: Builder, index: Value, axis: _Axis) -> Value:
+    """Where the middle of a result lies, as the nearest element is the one that it is in; the elements themselves along an axis
+    that is scaled by 1.
+    """
+    same = builder.eq(_scale(builder, axis), builder.scalar(1, DType.FLOAT32))
+    return builder.select(same, index, _middle(builder, index, axis))
+
+
 def _half_pixel(builder: Builder, index: Value, axis: _Axis) -> Value:
-    return shifted(builder, _from_middles(builder, index, axis), -0.5)
+    return shifted(builder, _middle(builder, index, axis), -0.5)
 
 
 def _single(builder: Builder, axis: _Axis) -> Value:

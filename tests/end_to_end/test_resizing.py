@@ -106,6 +106,13 @@ def test_sizes_known_at_run_time(mode: str, transform: str, channels: int) -> No
     check(model_of(None, channels=channels, **attrs), sizes=((10, 14), (16, 4), (1, 1)))
 
 
+@pytest.mark.parametrize("transform", OF_NEAREST)
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_axes_may_stay_as_long_at_sizes_of_a_run(transform: str, rounding: str) -> None:
+    attrs = {"coordinate_transformation_mode": transform, "nearest_mode": rounding}
+    check(model_of(None, **attrs), sizes=((5, 7), (16, 8), (9, 33)))
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.int32, np.uint8])
 def test_nearest_of_other_types(dtype: type[np.generic]) -> None:
     attrs = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
