@@ -1,7 +1,7 @@
 """Comparison with onnxruntime: the same feeds through both, errors and times side by side.
 
-The tolerance is |actual - expected| <= atol + rtol * |expected|, per output dtype, or that of products
-of bf16 for a model of that precision. Where an output is outside of it, a referee computes the model in
+The tolerance is |actual - expected| <= atol + rtol * |expected|, per output dtype, or that of
+`PRODUCTS` for a model of such a precision. Where an output is outside of it, a referee computes the model in
 float64: what is no farther from that than onnxruntime is passes, for then the model is ill-conditioned on
 these inputs. Without `feeds`, inputs are random (`dvm_graph.feeds`).
 """

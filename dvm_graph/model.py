@@ -134,8 +134,11 @@ class Model:
         return dict(self._description.table_rows)
 
     def default_dims(self, given: Mapping[str, int]) -> dict[str, int]:
-        """Extents of all dims of inputs at which a run makes sense: those given, what operators demand beside them, and
-        2 of others.
+        """Extents of all dims of inputs, by name: those given, what operators demand beside them (equal or broadcast dims, numbers),
+        and 2 of others. Least extents of windows and multiples of reshapes are not among what is demanded.
+
+        Raises:
+            InputError: an extent that is no whole number.
         """
         return self._description.default_dims(given)
 

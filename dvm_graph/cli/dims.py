@@ -119,7 +119,7 @@ def all_dims(model: Model, given: DimRanges) -> list[dict[str, int]]:
         model.default_dims(dict(zip(ranges, extents, strict=True)))
         for extents in itertools.product(*ranges.values())
     ]
-    _tell_defaults({name: extent for name, extent in points[0].items() if name not in ranges})
+    _tell_defaults(points, [name for name in names if name not in ranges])
     return points
 
 
@@ -128,7 +128,9 @@ def text_of(dims: Mapping[str, int]) -> str:
     return " ".join(f"{name}={extent}" for name, extent in dims.items())
 
 
-def _tell_defaults(dims: Mapping[str, int]) -> None:
-    if dims:
-        text = f"note: no --dim for {', '.join(dims)}; taking {text_of(dims)}"
+def _tell_defaults(points: Sequence[Mapping[str, int]], names: Sequence[str]) -> None:
+    """Of dims that follow those that are given, each point tells."""
+    if names:
+        same = {name: points[0][name] for name in names if len({p[name] for p in points}) == 1}
+        text = f"note: no --dim for {', '.join(names)}; taking {text_of(same) or 'what follows'}"
         errors().print(text, style="dim", highlight=False, markup=False)
