@@ -1,5 +1,5 @@
 """Operators of image and audio models, each alone, against onnxruntime: those that read images at points, the suppression
-of boxes, windows over few channels, Fourier transforms, norms of groups between convolutions, and element-wise functions.
+of boxes, windows over few channels, Fourier transforms, ensembles of trees, norms of groups between convolutions, and element-wise functions.
 
 `python -m benchmarks.units.alone [--threads 2] [--rounds 20] [--only deform]`
 
@@ -17,6 +17,7 @@ import click
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from onnx import helper
 from rich.console import Console
 from rich.table import Table
 
@@ -272,7 +273,61 @@ def spectra() -> Iterator[_Case]:
         yield f"STFT: {length}", _graph("float[n, t, 1] x", body, constants), feeds
 
 
+def _forest(count: int, leaves: int) -> onnx.ModelProto:
+    """Trees that grow a leaf at a time, wherever that is, over 30 features."""
+    modes: list[str] = []
+    trees, numbers, features, yes, no = (list[int]() for _ in range(5))
+    for tree in range(count):
+        first, is_leaf = len(modes), [0]
+        below: dict[int, int] = {}
+        for made in range(1, 2 * leaves - 1, 2):
+            below[is_leaf.pop(int(_RANDOM.integers(len(is_leaf))))] = made
+            is_leaf += [made, made + 1]
+        for number in range(2 * leaves - 1):
+            trees.append(tree)
+            numbers.append(number)
+            modes.append("BRANCH_LEQ" if number in below else "LEAF")
+            yes.append(below.get(number, 0))
+            no.append(below.get(number, -1) + 1)
+        features += _RANDOM.integers(30, size=len(modes) - first).tolist()
+    at = [i for i, mode in enumerate(modes) if mode == "LEAF"]
+    node = helper.make_node(
+        "TreeEnsembleRegressor",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        n_targets=1,
+        nodes_treeids=trees,
+        nodes_nodeids=numbers,
+        nodes_featureids=features,
+        nodes_modes=modes,
+        nodes_values=_normal(len(modes)).tolist(),
+        nodes_truenodeids=yes,
+        nodes_falsenodeids=no,
+        target_ids=[0] * len(at),
+        target_treeids=[trees[i] for i in at],
+        target_nodeids=[numbers[i] for i in at],
+        target_weights=_normal(len(at)).tolist(),
+    )
+    x, y = (
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", columns])
+        for name, columns in (("x", 30), ("y", 1))
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    graph = helper.make_graph([node], "g", [x], [y])
+    return helper.make_model(graph, opset_imports=imports, ir_version=9)
+
+
+def forests() -> Iterator[_Case]:
+    for trees, leaves in ((10, 31), (100, 31), (100, 1000), (1000, 31)):
+        proto = _forest(trees, leaves)
+        for rows in (1, 8, 64, 512, 4096):
+            name = f"Trees: {trees} of {leaves} leaves, {rows} rows"
+            yield name, proto, {"x": _normal(rows, 30)}
+
+
 _CASES = (
+    forests,
     grid_samples,
     roi_aligns,
     suppressions,

@@ -1,7 +1,7 @@
 """Operators of `ai.onnx.ml`, in which pipelines of scikit-learn are exported: those in front of networks.
 
-Others, ensembles of trees above all, are the vendor library's (`import_.ranks` knows the ranks of what they give). What a schema
-leaves open is as onnxruntime has it.
+Ensembles of trees are in `trees`, others are the vendor library's (`import_.ranks` knows the ranks of what they give). What a
+schema leaves open is as onnxruntime has it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def linear_classifier(builder: Builder, node: Node, operands: Operands) -> Resul
     """The label of the class that scores highest, and scores, of a class for each intercept."""
     labels = np.array(node.attrs.get("classlabels_ints", ()), np.int64)
     classes, transform = len(node.attrs.get("intercepts", ())), text(node, "post_transform", "NONE")
-    if classes < 2 or labels.size != classes or transform not in _TRANSFORMS:
+    if classes < 2 or labels.size != classes or transform not in TRANSFORMS:
         return None  # one of two classes is told by the sign; labels may be strings
     scores = _linear(builder, node, required(node, operands, 0), classes)
     if scores is None:
@@ -117,14 +117,27 @@ def linear_classifier(builder: Builder, node: Node, operands: Operands) -> Resul
     if not np.array_equal(labels, np.arange(classes)):
         best = builder.gather(builder.constant(labels), best, 0)
     label = builder.reshape(best, shape_of(scores)[:1])
-    return [label, _TRANSFORMS[transform](builder, scores)]
+    return [label, TRANSFORMS[transform](builder, scores)]
 
 
-_TRANSFORMS: Mapping[str, Callable[[Builder, Value], Value]] = {
+TRANSFORMS: Mapping[str, Callable[[Builder, Value], Value]] = {
     "NONE": lambda _, scores: scores,
     "LOGISTIC": lambda builder, scores: builder.sigmoid(scores),
     "SOFTMAX": lambda builder, scores: softmax(builder, scores, (1,)),
+    "SOFTMAX_ZERO": lambda builder, scores: _softmax_zero(builder, scores),
 }
+
+
+def _softmax_zero(builder: Builder, scores: Value) -> Value:
+    """Softmax, but that scores of 0 stay so."""
+    greatest = builder.reduce_max(scores, (1,))
+    some = builder.gt(builder.abs(scores), builder.scalar(1e-7, scores.dtype))
+    weights = builder.select(
+        some,
+        builder.exp(builder.sub(scores, greatest)),
+        builder.mul(scores, builder.exp(builder.neg(greatest))),
+    )
+    return builder.div(weights, builder.reduce_sum(weights, (1,)))
 
 
 def _linear(builder: Builder, node: Node, x: Value, targets: int) -> Value | None:

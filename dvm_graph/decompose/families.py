@@ -116,4 +116,5 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     },
     "spectral": {"": "DFT STFT"},
     "transposed_convolution": {"": "ConvTranspose"},
+    "trees": {CLASSICAL: "TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor"},
 }

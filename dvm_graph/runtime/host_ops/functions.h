@@ -35,6 +35,7 @@ void split_extents(HostFrame& frame);
 void split_to_sequence(HostFrame& frame);
 void tile_extents(HostFrame& frame);
 void top_k(HostFrame& frame);
+void tree_sums(HostFrame& frame);
 void unique(HostFrame& frame);
 
 }  // namespace dvm

@@ -50,6 +50,7 @@ constexpr Entry kTable[] = {
     {"SplitToSequence", split_to_sequence},
     {"TileExtents", tile_extents},
     {"TopK", top_k},
+    {"TreeSums", tree_sums},
     {"Unique", unique},
 };
 
