@@ -219,7 +219,8 @@ def _sums(
 
 def _always_said(forest: _Ordered, targets: int) -> bool:
     """Whether of each target the leaves of some tree all say something."""
-    said = np.unique(forest.entry_nodes * targets + forest.entry_targets)
+    said = np.sort(forest.entry_nodes * targets + forest.entry_targets)
+    said = said[np.diff(said, prepend=-1) != 0]
     trees = int(forest.trees[-1]) + 1
     saying = np.bincount(
         forest.trees[said // targets] * targets + said % targets, minlength=trees * targets
@@ -248,7 +249,9 @@ def _integers(node: Node, name: str) -> _Ints:
 
 def _listed(node: Node, dtype: DType, said: str, targets: int) -> _Ordered:
     """Of nodes that are numbered within their trees, and entries that name them so."""
-    modes = np.array([_MODES.get(mode, _NEQ) for mode in node.attrs.get("nodes_modes", ())], int)
+    named = node.attrs.get("nodes_modes", ())
+    codes = {mode: _MODES.get(mode, _NEQ) for mode in set(named)}
+    modes = np.fromiter(map(codes.__getitem__, named), int, len(named))
     names = ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")
     trees, numbers, features, yes, no = (_integers(node, f"nodes_{name}") for name in names)
     limits = _numbers(node, "nodes_values", dtype)
@@ -500,7 +503,7 @@ def _weights(forest: _Ordered, targets: int, is_sum: bool) -> list[NDArray[Any]]
     leaves = int(forest.leaves.sum())
     counts = np.bincount(forest.entry_nodes, minlength=forest.leaves.size)[forest.leaves]
     places = np.repeat(np.arange(leaves), counts) * targets + forest.entry_targets
-    if np.unique(places).size == places.size and leaves * targets <= places.size * (1 + is_sum):
+    if leaves * targets <= places.size * (1 + is_sum) and np.bincount(places).max() == 1:
         dense = np.zeros(leaves * targets, forest.entry_weights.dtype)
         dense[places] = forest.entry_weights
         return [dense]

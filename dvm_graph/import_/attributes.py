@@ -7,7 +7,7 @@ and the schema's defaults are filled in, so that no reader needs to know them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import onnx
@@ -27,7 +27,7 @@ _READERS: dict[int, _Reader] = {
     AttributeProto.STRING: lambda a, _: _text(a.s),
     AttributeProto.INTS: lambda a, _: tuple(a.ints),
     AttributeProto.FLOATS: lambda a, _: tuple(a.floats),
-    AttributeProto.STRINGS: lambda a, _: tuple(_text(s) for s in a.strings),
+    AttributeProto.STRINGS: lambda a, _: _texts(a.strings),
     AttributeProto.TENSOR: lambda a, external: tensor_to_array(a.t, external),
     AttributeProto.TENSORS: lambda a, ext: tuple(tensor_to_array(t, ext) for t in a.tensors),
     AttributeProto.SPARSE_TENSOR: lambda a, external: sparse_to_array(a.sparse_tensor, external),
@@ -107,6 +107,13 @@ def _fill_defaults(
 def _type_name(number: int) -> str:
     names: dict[int, str] = {v: name for name, v in AttributeProto.AttributeType.items()}
     return names.get(number, f"unknown type {number}")
+
+
+def _texts(strings: Iterable[bytes]) -> tuple[str, ...]:
+    """Of the nodes of trees, millions of few different ones."""
+    strings = tuple(strings)
+    texts = {string: _text(string) for string in set(strings)}
+    return tuple(map(texts.__getitem__, strings))
 
 
 def _text(data: bytes) -> str:
