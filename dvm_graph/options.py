@@ -69,7 +69,8 @@ class Options:
     """False: every kernel is its own launch."""
     cores: int | None = None
     """AI cores of the host device, at most 8 for each that this process may use; None: as many as it may
-    use, by its CPU affinity and the quotas of its control groups."""
+    use, by its CPU affinity and the quotas of its control groups. As many runs of a model go on at a time, called
+    from several threads, as there are such numbers of CPUs: with 1, one on each."""
     spin: bool = True
     """Idle cores look out for work for a millisecond before they sleep. False: they sleep at once, which
     leaves the CPUs to others, and small runs take longer."""

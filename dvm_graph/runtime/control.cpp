@@ -68,9 +68,10 @@ std::vector<char> steady_states(const ControlCall& call) {
 
 }  // namespace
 
-ControlRunner::ControlRunner(const Model& around, const ControlCall& call, OutputPool& pool)
-    : around_(around), call_(call), pool_(pool) {
-  for (const Body& body : call.bodies) bodies_.push_back(body.program->make_runner());
+ControlRunner::ControlRunner(const Model& around, const ControlCall& call, OutputPool& pool,
+                             std::shared_ptr<SharedDevice> device)
+    : around_(around), call_(call), pool_(pool), device_(std::move(device)) {
+  for (const Body& body : call.bodies) bodies_.push_back(body.program->make_runner(device_));
   if (call.branches) return;
   steady_ = steady_states(call);
   const bool repeats = bodies_[0]->may_repeat() && std::ranges::all_of(steady_, std::identity{});
@@ -302,7 +303,8 @@ void ControlRunner::repeat_apart(LoopState& loop, int64_t end, int64_t strands,
       }
       turns.emplace_back(call_, *shares_, loop, end, range, nullptr);
       std::unique_ptr<Runner>& runner = alone_[{chain, share}];
-      if (runner == nullptr) runner = call_.bodies[0].program->make_runner(Cores::one, chain);
+      if (runner == nullptr)
+        runner = call_.bodies[0].program->make_runner(device_, Cores::one, chain);
       Runner::Part& part =
           parts.emplace_back(Runner::Part{runner.get(), loop.operands, &turns.back()});
       for (size_t i = 0; shares > 1 && i < part.inputs.size(); i++) {

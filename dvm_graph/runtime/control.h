@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "runtime/chains.h"
+#include "runtime/device_pool.h"
 #include "runtime/launcher.h"
 #include "runtime/model.h"
 #include "runtime/output_pool.h"
@@ -42,7 +43,8 @@ class Runner;
 class ControlRunner {
  public:
   // Of a step of the model `around`; `pool` has memory for what is collected.
-  ControlRunner(const Model& around, const ControlCall& call, OutputPool& pool);
+  ControlRunner(const Model& around, const ControlCall& call, OutputPool& pool,
+                std::shared_ptr<SharedDevice> device);
   ~ControlRunner();
   ControlRunner(const ControlRunner&) = delete;
   ControlRunner& operator=(const ControlRunner&) = delete;
@@ -76,6 +78,7 @@ class ControlRunner {
   const Model& around_;
   const ControlCall& call_;
   OutputPool& pool_;
+  const std::shared_ptr<SharedDevice> device_;
   std::vector<std::unique_ptr<Runner>> bodies_;
   std::vector<char> steady_;          // by state: every turn gives it the shape that it had
   std::optional<TurnShares> shares_;  // turns behind the first may go in one launch

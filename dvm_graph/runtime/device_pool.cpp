@@ -40,6 +40,10 @@ std::shared_ptr<SharedDevice> part_device(const DeviceRequest& request,
 
 }  // namespace
 
+int lanes_of(const DeviceRequest& request) {
+  return request.part != nullptr ? 1 : std::max(available_cores() / std::max(request.cores, 1), 1);
+}
+
 std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
   if (request.cores <= 0) request.cores = available_cores();
   if (request.simd.empty()) request.simd = usual_table(request).name;

@@ -3,6 +3,7 @@
 // own.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,7 @@ struct DeviceRequest {
   bool spins = true;        // idle cores spin for a while before they park
   // Not null: instead of the host, a part that is computed for its values (npu/simulator).
   std::shared_ptr<const SimulatedPart> part = {};
+  int lane = 0;  // requests for others are given cores of their own
 
   auto operator<=>(const DeviceRequest&) const = default;
 };
@@ -43,9 +45,13 @@ struct SharedDevice {
       : request(std::move(made_for)), device(std::move(made)) {}
 
   const DeviceRequest request;  // complete: it gives the same device again
+  std::atomic<int> runs{0};     // of models, at hand
   std::mutex mutex;
   const std::unique_ptr<Device> device;
 };
+
+// How many lanes the CPUs that this process may use have the cores for; 1 of a simulated part.
+int lanes_of(const DeviceRequest& request);
 
 // Throws std::invalid_argument for a level that this CPU or build does not have, OutOfMemoryError
 // where the system starts no more threads.

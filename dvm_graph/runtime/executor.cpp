@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "npu/host/process.h"
 #include "runtime/errors.h"
@@ -17,44 +18,74 @@ thread_local int runs_inside = 0;  // of this thread, of whatever models
 class Executor::Turn {
  public:
   explicit Turn(Executor& executor) : executor_(executor) {
-    if (runs_inside > 0 && !executor.lock_.try_take()) {
-      own_ = executor.make_runner();
+    lane_ = free_lane();
+    if (lane_ == nullptr && runs_inside > 0) {
+      own_ = executor.make_runner(shared_device(executor.device_->request));
       runner_ = own_.get();
     } else {
-      if (runs_inside == 0) executor.lock_.take();
+      while (lane_ == nullptr) await_lane();
       try {
         renew();
       } catch (...) {
-        executor.lock_.release(process_);
+        release(*lane_);
         throw;
       }
     }
+    runner_->device().runs++;
     runs_inside++;
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
     runs_inside--;
-    if (own_ == nullptr) executor_.lock_.release(process_);
+    runner_->device().runs--;
+    if (lane_ != nullptr) release(*lane_);
   }
 
   Runner& runner() { return *runner_; }
 
  private:
+  // Taken for this run: one whose device nobody runs on, or else the first, which is warm.
+  Lane* free_lane() {
+    const bool only = executor_.lanes_.size() == 1;
+    for (const bool busy : {false, true}) {
+      for (Lane& lane : executor_.lanes_) {
+        if (!lane.lock.try_take()) continue;
+        if (only || busy || lane.runner == nullptr || lane.runner->device().runs == 0) return &lane;
+        release(lane);
+      }
+    }
+    return nullptr;
+  }
+
+  void await_lane() {
+    const uint32_t freed = executor_.freed_.load(std::memory_order_acquire);
+    lane_ = free_lane();
+    if (lane_ == nullptr) executor_.freed_.wait(freed, std::memory_order_acquire);
+  }
+
   // A runner of the parent process may be half changed, and its device has no threads here.
   void renew() {
-    std::unique_ptr<Runner>& runner = executor_.runner_;
+    std::unique_ptr<Runner>& runner = lane_->runner;
     if (runner != nullptr && runner->process() != process_) (void)runner.release();
-    if (runner == nullptr) runner = executor_.make_runner();
-    runner_ = runner.get();
-    if (executor_.forgets_.load(std::memory_order_relaxed) &&
-        executor_.forgets_.exchange(false, std::memory_order_relaxed)) {
-      runner->forget();
+    if (runner == nullptr) {
+      const auto number = static_cast<size_t>(lane_ - executor_.lanes_.data());
+      runner = executor_.make_runner(executor_.device_of(number));
     }
+    runner_ = runner.get();
+    const uint32_t forgotten = executor_.forgotten_.load(std::memory_order_relaxed);
+    if (std::exchange(lane_->forgotten, forgotten) != forgotten) runner->forget();
+  }
+
+  void release(Lane& lane) {
+    lane.lock.release(process_);
+    executor_.freed_.fetch_add(1, std::memory_order_release);
+    executor_.freed_.notify_one();
   }
 
   Executor& executor_;
   const uint32_t process_ = process_generation();
+  Lane* lane_ = nullptr;
   std::unique_ptr<Runner> own_;
   Runner* runner_ = nullptr;
 };
@@ -65,15 +96,28 @@ Executor::Executor(Model model, std::shared_ptr<SharedDevice> device,
       schedule_(make_schedule(model_)),
       device_(std::move(device)),
       vendor_(std::move(vendor)),
-      runner_(make_runner()) {}
-
-Executor::~Executor() {
-  if (runner_ != nullptr && runner_->process() != process_generation()) (void)runner_.release();
+      lanes_(static_cast<size_t>(lanes_of(device_->request))) {
+  lanes_[0].runner = make_runner(device_);
 }
 
-std::unique_ptr<Runner> Executor::make_runner(Cores cores, const Chain* chain) const {
-  return std::make_unique<Runner>(model_, schedule_, shared_device(device_->request), vendor_.get(),
-                                  cores, chain);
+Executor::~Executor() {
+  for (Lane& lane : lanes_) {
+    if (lane.runner != nullptr && lane.runner->process() != process_generation()) {
+      (void)lane.runner.release();
+    }
+  }
+}
+
+std::unique_ptr<Runner> Executor::make_runner(std::shared_ptr<SharedDevice> device, Cores cores,
+                                              const Chain* chain) const {
+  return std::make_unique<Runner>(model_, schedule_, std::move(device), vendor_.get(), cores,
+                                  chain);
+}
+
+std::shared_ptr<SharedDevice> Executor::device_of(size_t lane) const {
+  DeviceRequest request = device_->request;
+  request.lane = static_cast<int>(lane);
+  return shared_device(std::move(request));
 }
 
 std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<const Tensor> given,

@@ -1,11 +1,12 @@
 // A model that runs at the shapes of its inputs, whatever they are: who may run it when. How it
 // runs is said in runner.h.
 //
-// Thread-safe: one run of a model at a time, the others wait; different models interleave on the
-// device. A run that begins inside another one of its thread (a signal handler or a finalizer, in a
-// vendor call) waits for nobody: where the model's runner is taken, it has one of its own. So no
-// run that waits holds what another waits for. A forked child has a new runner, on a device of its
-// own.
+// Thread-safe: as many runs of a model at a time as there are lanes, each with a device for it
+// (runtime/device_pool.h): one where the device has all cores. The others wait; runs of different
+// models prefer lanes where nobody runs, and interleave on the device where they share one. A run
+// that begins inside another one of its thread (a signal handler or a finalizer, in a vendor call)
+// waits for nobody: where all runners are taken, it has one of its own. So no run that waits holds
+// what another waits for. A forked child has new runners, on devices of its own.
 #pragma once
 
 #include <atomic>
@@ -41,9 +42,9 @@ class Executor {
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> given,
                           const RunRequest& request = {});
 
-  // The next run drops programs and memory layouts, and makes its own as for a shape not seen
-  // before.
-  void forget() { forgets_.store(true, std::memory_order_relaxed); }
+  // Runs that begin from now on drop programs and memory layouts, and make their own as for a shape
+  // not seen before.
+  void forget() { forgotten_.fetch_add(1, std::memory_order_relaxed); }
 
   // The programs of every kernel for given symbols (by name), in text form: kernel name, text.
   // Kernels whose dims depend on other symbols are left out.
@@ -62,9 +63,10 @@ class Executor {
   // The symbols that inputs of these shapes bind.
   std::map<std::string, int64_t> bind(std::span<const Tensor> inputs);
 
-  // A runner of its own, for whoever runs this as a body (runtime/control.h).
+  // A runner on a device, for whoever runs this as a body (runtime/control.h).
   // `chain`, of the model, is all that it runs, if it is not null; it has to outlive the runner.
-  std::unique_ptr<Runner> make_runner(Cores cores = Cores::all, const Chain* chain = nullptr) const;
+  std::unique_ptr<Runner> make_runner(std::shared_ptr<SharedDevice> device,
+                                      Cores cores = Cores::all, const Chain* chain = nullptr) const;
 
   RunStatistics statistics() const;  // of the run that ended last
   const Model& model() const { return model_; }
@@ -73,6 +75,14 @@ class Executor {
  private:
   class Turn;
 
+  // Who runs on a lane.
+  struct Lane {
+    RunLock lock;
+    std::unique_ptr<Runner> runner;  // of who holds the lock; made at its first run
+    uint32_t forgotten = 0;
+  };
+
+  std::shared_ptr<SharedDevice> device_of(size_t lane) const;
   Dims dims_of(const std::map<std::string, int64_t>& symbols) const;
 
   const Model model_;
@@ -80,9 +90,9 @@ class Executor {
   const std::shared_ptr<SharedDevice> device_;  // of the process that made it
   const std::unique_ptr<VendorLibrary> vendor_;
 
-  RunLock lock_;
-  std::unique_ptr<Runner> runner_;  // of who holds the lock
-  std::atomic<bool> forgets_{false};
+  std::vector<Lane> lanes_;
+  std::atomic<uint32_t> freed_{0};  // how often a lane was
+  std::atomic<uint32_t> forgotten_{0};
   RunStatistics statistics_;  // guarded by whole_at_fork()
 };
 

@@ -1,5 +1,4 @@
-// Held by one run of a model at a time. In a forked child it is free, whoever held it in the
-// parent.
+// Held by one run at a time. In a forked child it is free, whoever held it in the parent.
 #pragma once
 
 #include <atomic>
@@ -11,10 +10,6 @@ namespace dvm {
 
 class RunLock {
  public:
-  void take() {
-    while (!try_take()) holder_.wait(me(), std::memory_order_relaxed);
-  }
-
   // False: another run of this process holds it.
   bool try_take() {
     uint32_t holder = holder_.load(std::memory_order_relaxed);
@@ -28,10 +23,8 @@ class RunLock {
   // By who took it. If the process was forked meanwhile, somebody else may hold it here.
   void release(uint32_t taken_in) {
     uint32_t holder = taken_in + 1;
-    if (holder_.compare_exchange_strong(holder, 0, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
-      holder_.notify_one();
-    }
+    holder_.compare_exchange_strong(holder, 0, std::memory_order_release,
+                                    std::memory_order_relaxed);
   }
 
  private:

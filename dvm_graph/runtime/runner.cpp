@@ -150,7 +150,7 @@ Runner::Runner(const Model& model, const Schedule& schedule, std::shared_ptr<Sha
   }
   for (uint32_t step = 0; step < model_.steps.size(); step++) {
     if (const auto* call = std::get_if<ControlCall>(&model_.steps[step])) {
-      controls_.try_emplace(step, model_, *call, output_pool_);
+      controls_.try_emplace(step, model_, *call, output_pool_, device_);
     }
   }
 }

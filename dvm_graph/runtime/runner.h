@@ -99,6 +99,7 @@ class Runner {
   const Target& target() const { return device_->device->target(); }
   const RunStatistics& statistics() const { return statistics_; }  // of the last run
   uint32_t process() const { return process_; }                    // that it belongs to
+  SharedDevice& device() const { return *device_; }
 
  private:
   // What is left of the previous run for a segment.

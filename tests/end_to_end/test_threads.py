@@ -14,13 +14,15 @@ SHAPES = ((1, 1), (3, 77), (8, 128), (2, 13), (1, 64), (5, 9))
 ROUNDS = 8
 
 
-@pytest.mark.parametrize("name", ["bert", "qwen3_decode", "resnet", "nonzero"])
-def test_threads_get_the_answers_of_their_own_shapes(name: str) -> None:
-    model = dvm_graph.optimize(tiny_path(name))
+@pytest.mark.parametrize("cores", [None, 1])
+@pytest.mark.parametrize("name", ["bert", "qwen3_decode", "resnet", "nonzero", "crnn", "vad"])
+def test_threads_get_the_answers_of_their_own_shapes(name: str, cores: int | None) -> None:
+    """One behind the other, or with a core for each as many at a time as there are CPUs."""
+    model = dvm_graph.optimize(tiny_path(name), cores=cores)
     feeds = [
         random_feeds(
             name,
-            {"batch": b, "seq": s, "past_seq": s, "height": 32 + s, "width": 32 + s},
+            {"batch": b, "seq": s, "past_seq": s, "frames": s, "height": 32 + s, "width": 32 + s},
             seed,
             padded=True,
         )

@@ -145,6 +145,50 @@ void test_runs_inside_runs() {
   thread.join();
 }
 
+// Models of one core: as many runs at a time as the process has CPUs for, of one model and of
+// several.
+void test_lanes() {
+  const DeviceRequest request{1, "", 0, plain_machine()};
+  const int lanes = lanes_of(request);
+  std::function<void()> visit;
+  std::atomic<int> inside{0};
+  std::atomic<bool> late{false};
+  visit = [&] {
+    inside++;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (inside < lanes && !late) {
+      if (std::chrono::steady_clock::now() > deadline) late = true;
+      std::this_thread::yield();
+    }
+  };
+  Executor a(visited_model(), shared_device(request), std::make_unique<Visitor>(visit));
+  Executor b(visited_model(), shared_device(request), std::make_unique<Visitor>(visit));
+  for (const bool both : {false, true}) {
+    inside = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < lanes; i++) {
+      Executor& executor = both && i % 2 != 0 ? b : a;
+      threads.emplace_back([&executor, i] {
+        check(negated(executor, static_cast<float>(i), 3 + i) == static_cast<float>(-i), "lanes");
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    check(!late, "runs at the same time");
+  }
+  visit = [] {};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4 * lanes; i++) {
+    threads.emplace_back([&, i] {
+      for (int64_t n = 1; n < 200; n++) {
+        check(negated(n % 3 != 0 ? a : b, static_cast<float>(i), n) == static_cast<float>(-i),
+              "more threads than lanes");
+        if (n % 50 == 0) a.forget();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // A thread that forks in the middle of its run cannot go on with it in the child.
 void test_fork_inside_run() {
   std::function<void()> visit = [] {};
@@ -263,6 +307,7 @@ void test_groups_of_version_1() {
 int main() {
   using namespace dvm::testing;
   test_runs_inside_runs();
+  test_lanes();
 #if !defined(__SANITIZE_THREAD__)   // which follows no threads of forked children
 #if !defined(__SANITIZE_ADDRESS__)  // whose allocator's locks children inherit as they are
   for (const int cores : {1, 2, 3}) test_forks(cores);
