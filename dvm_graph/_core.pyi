@@ -101,6 +101,14 @@ class Program:
         stop: StopFlag | None = None,
         options: object = None,
     ) -> list[Any]: ...
+    def run_on(
+        self,
+        feeds: object,
+        given: list[Any],
+        profile: bool,
+        stop: StopFlag | None,
+        options: object,
+    ) -> list[Any] | None: ...
     def forget(self) -> None: ...
     def bind(self, inputs: list[Any]) -> dict[str, int]: ...
     def disassemble(

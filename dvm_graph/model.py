@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import methodcaller
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -171,9 +172,14 @@ class Model:
             CancelledError: `run_options` ended the run.
             ExternalDataError: a file of weights was written to since the model was loaded.
         """
-        results = self._on_program(
-            feeds, lambda program: program.run(feeds, outputs, options=run_options)
-        )
+        program = self._ran = self._variants.find(feeds) or self._program
+        try:
+            results = program.run(feeds, outputs, options=run_options)
+        except ContradictionError as contradiction:
+            run = methodcaller(
+                "run", feeds, outputs, options=run_options
+            )  # a lambda costs every run
+            results = self._apart(feeds, contradiction, run)
         if output_names is None:
             return results
         unknown = [name for name in output_names if name not in self._output_names]
@@ -186,14 +192,22 @@ class Model:
     def _on_program(
         self, feeds: Mapping[str, ArrayLike], action: Callable[[Program], _Result]
     ) -> _Result:
-        """What comes out with the program that takes these feeds. Where a run contradicts the names of dims, or declared
-        ranks of scalars and results, it is one to which those are nothing, if operators do not need what they say.
-        """
+        """What comes out with the program that takes these feeds."""
         program = self._ran = self._variants.find(feeds) or self._program
         try:
             return action(program)
-        except ContradictionError as error:
-            contradiction = error
+        except ContradictionError as contradiction:
+            return self._apart(feeds, contradiction, action)
+
+    def _apart(
+        self,
+        feeds: Mapping[str, ArrayLike],
+        contradiction: ContradictionError,
+        action: Callable[[Program], _Result],
+    ) -> _Result:
+        """What comes out where a run contradicts the names of dims, or declared ranks of scalars and results: with a program
+        to which those are nothing, if operators do not need what they say.
+        """
         try:
             apart = self._variants.find(feeds, dims_by_name=False)
             if apart is not None and self._within_hints(feeds):

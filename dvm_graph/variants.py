@@ -51,6 +51,8 @@ class Variants:
             DvmError: the model does not compile with those initializers as inputs.
             InputError: there is no ONNX model to compile.
         """
+        if dims_by_name and not self._names:
+            return None
         fed = self._names.intersection(feeds if isinstance(feeds, Mapping) else ())
         ranks = {} if dims_by_name or self._source is None else self._ranks(feeds)
         contradicts = not dims_by_name and (self._options.dims_by_name or ranks)

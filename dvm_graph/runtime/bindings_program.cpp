@@ -121,15 +121,56 @@ int columns_of(nb::handle dtype, const SharedDevice& device) {
 PyProgram::PyProgram(Model model, std::shared_ptr<SharedDevice> device,
                      std::unique_ptr<PythonVendor> vendor, std::vector<nb::object> constants)
     : executor_(std::make_shared<Executor>(std::move(model), std::move(device), std::move(vendor))),
-      constants_(std::move(constants)) {}
+      constants_(std::move(constants)) {
+  for (const uint32_t input : executor_->model().inputs) {
+    const std::string& name = executor_->model().values[input].name;
+    names_.push_back(checked(PyUnicode_InternFromString(name.c_str())));
+  }
+}
 
 nb::list PyProgram::run(const nb::list& inputs, const nb::list& given, bool profile,
                         const StopFlag* stop, nb::handle options) {
+  std::vector<ArrayView> arrays;
+  arrays.reserve(inputs.size());
+  const std::vector<Tensor> feeds = tensors(inputs, executor_->model().inputs, arrays);
+  return run_tensors(feeds, given, profile, stop, options);
+}
+
+nb::object PyProgram::run_on(nb::handle feeds, const nb::list& given, bool profile,
+                             const StopFlag* stop, nb::handle options) {
+  std::vector<ArrayView> arrays;
+  std::vector<Tensor> tensors;
+  if (!take(feeds, arrays, tensors)) return nb::none();
+  return run_tensors(tensors, given, profile, stop, options);
+}
+
+bool PyProgram::take(nb::handle feeds, std::vector<ArrayView>& arrays,
+                     std::vector<Tensor>& tensors) const {
+  if (!PyDict_CheckExact(feeds.ptr())) return false;
+  if (static_cast<size_t>(PyDict_Size(feeds.ptr())) != names_.size()) return false;
+  arrays.reserve(names_.size());
+  tensors.reserve(names_.size());
+  for (size_t i = 0; i < names_.size(); i++) {
+    const ModelValue& value = executor_->model().values[executor_->model().inputs[i]];
+    const nb::handle feed = PyDict_GetItemWithError(feeds.ptr(), names_[i].ptr());
+    if (!feed.is_valid() && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (!feed.is_valid() || value.opaque || !is_array(feed)) return false;
+    ArrayView& array = arrays.emplace_back();
+    std::optional<Tensor> tensor;
+    if (array.open(feed)) tensor = array.known_tensor(value.dtype);
+    if (!tensor || tensor->dtype != value.dtype || value.dtype == DType::bf16) return false;
+    if (reinterpret_cast<uintptr_t>(tensor->data) % size_of(value.dtype) != 0) return false;
+    tensors.push_back(*std::move(tensor));
+  }
+  return true;
+}
+
+nb::list PyProgram::run_tensors(std::span<const Tensor> feeds, const nb::list& given, bool profile,
+                                const StopFlag* stop, nb::handle options) {
   Call call;
   const std::vector<uint32_t>& outputs = executor_->model().outputs;
   std::vector<ArrayView> arrays;
-  arrays.reserve(inputs.size() + given.size());
-  const std::vector<Tensor> feeds = tensors(inputs, executor_->model().inputs, arrays);
+  arrays.reserve(given.size());
   const std::vector<Tensor> targets = tensors(given, outputs, arrays);
   std::vector<Tensor> results;
   void* const context = options.is_none() ? nullptr : options.ptr();
@@ -250,6 +291,8 @@ void bind_program(nb::module_& module) {
   nb::class_<PyProgram>(module, "Program")
       .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("profile"),
            nb::arg("stop").none() = nb::none(), nb::arg("options").none() = nb::none())
+      .def("run_on", &PyProgram::run_on, nb::arg("feeds").none(), nb::arg("given"),
+           nb::arg("profile"), nb::arg("stop").none(), nb::arg("options").none())
       .def("forget", &PyProgram::forget)
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
       .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"), nb::arg("steps"),

@@ -52,6 +52,10 @@ class PyProgram {
   // None stands for an absent input, or an output wanted fresh. `options` go on to partitions.
   nb::list run(const nb::list& inputs, const nb::list& given, bool profile, const StopFlag* stop,
                nb::handle options);
+  // On arrays by name, if that is what `feeds` are: a dict of just one for each input, of its dtype
+  // and to be read where it lies. Else nothing runs, and None comes back.
+  nb::object run_on(nb::handle feeds, const nb::list& given, bool profile, const StopFlag* stop,
+                    nb::handle options);
   void forget() { executor_->forget(); }
   std::map<std::string, int64_t> bind(const nb::list& inputs);
 
@@ -77,6 +81,10 @@ class PyProgram {
   std::vector<std::string> lacking() const;
 
  private:
+  nb::list run_tensors(std::span<const Tensor> feeds, const nb::list& given, bool profile,
+                       const StopFlag* stop, nb::handle options);
+  // Whether `feeds` are as run_on wants them; then the tensors of the inputs.
+  bool take(nb::handle feeds, std::vector<ArrayView>& arrays, std::vector<Tensor>& tensors) const;
   // False: Ctrl-C ended the run, and its handler has nothing against another one.
   bool run_once(std::span<const Tensor> feeds, std::span<const Tensor> targets, RunRequest request,
                 const StopFlag* stop, std::vector<Tensor>& results);
@@ -85,6 +93,7 @@ class PyProgram {
 
   const std::shared_ptr<Executor> executor_;
   std::vector<nb::object> constants_;  // keep the memory of constants alive
+  std::vector<nb::object> names_;      // of inputs, as keys
 };
 
 void bind_program(nb::module_& module);

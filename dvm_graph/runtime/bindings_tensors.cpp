@@ -94,6 +94,12 @@ PyTypeObject* exporter_type() {
   return type;
 }
 
+PyTypeObject* array_type() {
+  static PyObject* const type =
+      nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
 nb::handle asarray() {
   static PyObject* const function =
       nb::object(nb::module_::import_("numpy").attr("asarray")).release().ptr();
@@ -106,6 +112,8 @@ nb::object checked(PyObject* reference) {
   if (reference == nullptr) throw nb::python_error();
   return nb::steal(reference);
 }
+
+bool is_array(nb::handle object) { return Py_TYPE(object.ptr()) == array_type(); }
 
 bool ArrayView::open(nb::handle object) {
   if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) == 0) return true;

@@ -40,6 +40,9 @@ class ArrayView {
   Py_buffer view_ = {};
 };
 
+// Whether it is one of numpy's arrays, and of no subclass.
+bool is_array(nanobind::handle object);
+
 // Any object, kept alive by the tensor wherever its last copy dies.
 Tensor tensor_keeping(nanobind::object object);
 std::shared_ptr<void> keep_alive(nanobind::object object);

@@ -240,7 +240,9 @@ class Program:
             for file in self._files:
                 file.check()
             stop = None if options is None else options.stop_flag
-            results = self._core.run(self._arrays(feeds), given, profile, stop, options)
+            results = self._core.run_on(feeds, given, profile, stop, options)
+            if results is None:  # feeds that are to be converted, or refused
+                results = self._core.run(self._arrays(feeds), given, profile, stop, options)
             for index in self._bfloats:
                 results[index] = results[index].view(self._outputs[index].numpy)
             return results
