@@ -21,6 +21,7 @@ from dvm_graph.errors import DvmError, InputError, UnsupportedError, border
 from dvm_graph.stream import open_stream
 from dvm_graph.xp.array import Array, Number
 from dvm_graph.xp.axes import OutOfRange
+from dvm_graph.xp.on_numpy import function_of
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -86,7 +87,7 @@ def take_record() -> list[dict[str, Any]]:
 
 def lazy(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """A function of the standard by basic operators, or else by numpy's of the same name."""
-    on_host = getattr(np, function.__name__)
+    on_host = function_of(function.__name__)
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
