@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from dvm_graph.ir import Dim, DType, Graph, Holding, Node, Shape, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import symbols_of
-from dvm_graph.symbolic.holdings import in_terms_of, joined
+from dvm_graph.symbolic.holdings import as_optional_as, in_terms_of, joined
 
 _MOST_ROUNDS = 8
 """How often a body is looked at before the shapes that it carries count as unknown."""
@@ -151,7 +151,7 @@ class _Site:
                     ResultType(
                         result.dtype,
                         None if type_.shape is None else self.outside(type_.shape),
-                        type_.holds,
+                        as_optional_as(type_.holds, result.holds),
                     )
                     for type_, result in zip(types, results, strict=False)
                 ]

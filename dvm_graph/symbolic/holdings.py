@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from dvm_graph.ir import Dim, Holding, Shape, Value
 from dvm_graph.symbolic.facts import Facts
 
 
 def joined(a: Holding | None, b: Holding | None, facts: Facts) -> Holding | None:
-    """What holds of both; None: they are not alike."""
-    if (
-        a is None
-        or b is None
-        or (a.dtype, a.sequence, a.optional) != (b.dtype, b.sequence, b.optional)
-    ):
+    """What holds of both; None: they are not alike. What is there is an optional value, too."""
+    if a is None or b is None or (a.dtype, a.sequence) != (b.dtype, b.sequence):
         return None
     shape = a.shape if b.empty else b.shape if a.empty else common(a.shape, b.shape, facts)
-    return Holding(a.dtype, shape, a.sequence, a.optional, a.empty and b.empty)
+    optional = a.optional or b.optional
+    return Holding(a.dtype, shape, a.sequence, optional, a.empty and b.empty)
+
+
+def as_optional_as(holding: Holding | None, other: Holding | None) -> Holding | None:
+    """What is known of a value, which is an optional one where the other is."""
+    if holding is None or other is None:
+        return holding
+    return replace(holding, optional=other.optional)
 
 
 def common(a: Shape | None, b: Shape | None, facts: Facts) -> Shape | None:

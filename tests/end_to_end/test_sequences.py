@@ -130,6 +130,28 @@ ASIDE = """g (float[n] x) => (bool h, float[m] y, bool i) {
   i = OptionalHasElement()
 }"""
 
+OPTIONAL_AT_FIRST = """g (int64 n, optional(seq(float[r])) o) => (seq(float[r]) s, int64 l, float[k] y) {
+  yes = Constant<value = bool {1}>()
+  s = Loop(n, yes, o) <
+    body = turn (int64 i, bool go, optional(seq(float[r])) had) => (bool more, seq(float[r]) has) {
+        more = Identity(go)
+        there = OptionalHasElement(had)
+        before = If (there) <
+          then_branch = t () => (seq(float[r]) a) { a = OptionalGetElement(had) },
+          else_branch = e () => (seq(float[r]) b) { x = Constant<value_floats = [0.0, 2.0]>() b = SequenceConstruct(x) }
+        >
+        number = Cast<to = 1>(i)
+        one = Constant<value_ints = [1]>()
+        row = Reshape(number, one)
+        has = SequenceInsert(before, row)
+    }
+  >
+  l = SequenceLength(s)
+  last = Constant<value_int = -1>()
+  other = Constant<value_ints = [7]>()
+  y = TAKEN
+}"""
+
 
 def normal(*shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
@@ -254,6 +276,20 @@ def test_optional_values() -> None:
     agrees(OPTIONALS, *({"o": o, "x": normal(4), "c": np.array(True)} for o in (normal(3), None)))
     model = agrees(ASIDE, {"x": normal(5)})
     assert not model.report().vendor_operators
+
+
+@pytest.mark.parametrize(
+    ("rank", "taken"), [("[r]", "SequenceAt(s, last)"), ("[]", "Cast<to = 1>(other)")]
+)
+def test_a_state_that_is_optional_at_first(rank: str, taken: str) -> None:
+    """Behind the first turn it is there; before, an optional sequence may be none."""
+    text = OPTIONAL_AT_FIRST.replace("float[r]", f"float{rank}").replace("TAKEN", taken)
+    given = [None, [], [normal(3)], [normal(1), normal(4)]]
+    model = agrees(text, *({"n": i64(n), "o": o} for n in (1, 2, 5) for o in given))
+    assert_same(model.run({"n": i64(0), "o": given[3]})[1:2], [np.int64(2)])
+    with pytest.raises(DvmError):
+        model.run({"n": i64(0), "o": None})
+    assert_same(model.run({"n": i64(1), "o": None})[1:2], [np.int64(2)])
 
 
 def test_results_are_the_callers_own() -> None:
