@@ -144,6 +144,8 @@ def operators_page() -> str:
         "of their own. Operators around an `If` move into its branches where they can fuse with them (`fill_branches`), "
         "so that what lies before, in the branch that is taken and behind may be one kernel. "
         "States that a body hands on as they are it reads from around it, constants as constants. "
+        "What turns compute alike from values around them, and what costs more than to be read, is computed once: before the "
+        "loop where it certainly turns, else before its first turn if there is one (`lift_invariants`). "
         "A `Loop` of a constant number of turns, with no more operators in all of them than one kernel may have "
         "(`limits.max_operators`), and none that is a step of its own, is unrolled, and its turns fuse. "
         "Behind an `If` whose branches give other ranks, what rests on them becomes a part of either branch. "

@@ -295,7 +295,7 @@ class ModelBuilder:
         bodies: Sequence[tuple[Program, Sequence[tuple[int, int]]]],
         inputs: Sequence[int],
         outputs: Sequence[int],
-        turns: tuple[bool, int, int, int, Sequence[bool], Sequence[bool]] | None,
+        turns: tuple[bool, int, int, int, Sequence[bool], Sequence[bool], int] | None,
         strands: int,
     ) -> None: ...
     def add_host(

@@ -37,6 +37,7 @@ from dvm_graph.passes import (
     fill_branches,
     fold_constants,
     fold_scales,
+    lift_invariants,
     simplify,
     sink_concats,
     sink_divisions,
@@ -50,8 +51,8 @@ Source = str | PathLike[str] | bytes | Any
 """A path, the bytes of a model, or an onnx.ModelProto."""
 
 PASSES = (
-    *("fold_constants", "fill_branches", "turn_products", "sink_transposes", "simplify"),
-    *("fold_scales", "collect_scales", "sink_divisions", "sink_concats", "tabulate"),
+    *("fold_constants", "lift_invariants", "fill_branches", "turn_products", "sink_transposes"),
+    *("simplify", "fold_scales", "collect_scales", "sink_divisions", "sink_concats", "tabulate"),
     *("absorb_views", "eliminate_common", "copy_widened", "eliminate_dead"),
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
@@ -145,6 +146,7 @@ def _optimise(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -
 def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> None:
     most = options.limits.max_operators
     stages.run("fold_constants", graph, lambda: fold_constants(graph, facts, compute_vendor))
+    stages.run("lift_invariants", graph, lambda: lift_invariants(graph, facts))
     stages.run("fill_branches", graph, lambda: fill_branches(graph, facts, most))
     for node in graph.sorted_nodes():
         for body in node.bodies:  # of control flow: programs of their own, on the same way

@@ -77,6 +77,23 @@ g (bool c, float[n, m] x, float[m, m] w) => (float[n, m] y)
   [behind] y = Relu (r)
 }
 """,
+    "decoder": """
+g (int64 n, float[b, s, 8] m, float[b, 1, 8] x, float[8, 8] w, float[8] c) => (float[b, 1, 8] y)
+{
+  [steps] y = Loop (n, "", x) <
+    body = turn (int64 i, bool go, float[b, 1, 8] h) => (bool on, float[b, 1, 8] t) {
+      [go_on] on = Identity (go)
+      [keys] k = MatMul (m, w)
+      [bias] a = Add (k, c)
+      [turn] v = Transpose <perm = [0, 2, 1]> (a)
+      [scores] p = MatMul (h, v)
+      [soft] q = Softmax <axis = -1> (p)
+      [mix] r = MatMul (q, m)
+      [shift] t = Add (r, c)
+    }
+  >
+}
+""",
     "transposes": """
 g (float[n, m] x) => (float[n, m] y)
 <float eight = {8}>
@@ -289,6 +306,7 @@ PASS_CASES: dict[str, tuple[str, ...]] = {
     "import_onnx": ("attention", "vendor"),
     "decompose": ("layer_norm", "softmax", "gelu", "shape_chain", "slice_and_pad", "attention"),
     "fold_constants": ("constant_addend",),
+    "lift_invariants": ("decoder",),
     "fill_branches": ("branches",),
     "turn_products": ("encoder",),
     "sink_transposes": ("convolutions",),

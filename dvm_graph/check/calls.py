@@ -18,7 +18,7 @@ from dvm_graph.check.oracle import run_vendor, stored
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Graph, Node, Value
-from dvm_graph.ir.control import Turns, captures
+from dvm_graph.ir.control import Turns, bodies_of_turns, captures
 from dvm_graph.symbolic import Symbol
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -49,7 +49,7 @@ def run_call(node: Node, reference: Reference) -> list[Bounded]:
         taken = node.bodies[0 if operands[0].value.item() else 1]
         results = _run_body(taken, operands[1:], reference, first=True)
         return results if _is_exact(operands[0]) else list(map(_open, results))
-    return _run_turns(node.bodies, Turns(*turns), operands, reference)
+    return _run_turns(node, Turns(*turns), operands, reference)
 
 
 def _expect_join(parts: Sequence[Array], axis: int, stacks: int) -> None:
@@ -75,9 +75,10 @@ def _foreign(array: Array, exact: bool) -> Bounded:
 
 
 def _run_turns(
-    bodies: Sequence[Graph], turns: Turns, operands: Sequence[Bounded], around: Reference
+    node: Node, turns: Turns, operands: Sequence[Bounded], around: Reference
 ) -> list[Bounded]:
-    first, _ = captures(turns)
+    bodies, (first, _) = bodies_of_turns(node), captures(turns)
+    around_turns = list(operands[first:])
     states = list(operands[turns.first : turns.first + turns.states])
     scanned = operands[turns.first + turns.states : first]
     most = len(scanned[0].value) if scanned else _MOST_TURNS
@@ -87,13 +88,15 @@ def _run_turns(
     exact = all(_is_exact(operands[at]) for at in (turns.most_turns, turns.goes_on) if at >= 0)
     rows: list[list[Bounded]] = [[] for _ in turns.collected]
     turn = 0
+    if turns.kept and turn < most and goes_on:
+        around_turns += _run_body(node.bodies[-1], around_turns, around, first=True)
     while turn < most and goes_on:
         count = [Bounded(np.array(turn)), Bounded(np.array(goes_on))] if turns.counted else []
         read = [
             _row(tensor, most - 1 - turn if backward else turn)
             for tensor, backward in zip(scanned, turns.scanned, strict=True)
         ]
-        given = [*count, *states, *read, *operands[first:]]
+        given = [*count, *states, *read, *around_turns]
         body = bodies[-1 if turn == 0 else 0]
         results = _run_body(body, given, around, first=turn < len(bodies))
         if turns.counted:

@@ -4,6 +4,7 @@ from dvm_graph.ir.dtypes import DType
 from dvm_graph.ir.graph import BASIC, Dim, Graph, Holding, ModelMetadata, Node, Shape, Value
 from dvm_graph.ir.operators import (
     FOR_PRODUCTS,
+    FUNCTIONS,
     OPERATORS,
     RELAYOUTS,
     STRIDED,
@@ -19,6 +20,7 @@ __all__ = [
     "Holding",
     "OPERATORS",
     "FOR_PRODUCTS",
+    "FUNCTIONS",
     "RELAYOUTS",
     "STRIDED",
     "DType",

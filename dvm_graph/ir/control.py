@@ -9,6 +9,9 @@
 Tensors are scanned and collected along their first axis. Bodies are closed but for dims: symbols from around
 them mean there what they mean here. What is constant is none of the operands; bodies hold it themselves.
 
+The last body of turns may be a *prelude* of (what bodies read...), which runs once, before the first turn, where there is
+one. Its results the other bodies read behind all else.
+
 Attribute `strands` of turns names a symbol of the body: elements along axes of that extent have nothing to do with each
 other. Whatever has such an axis, states and rows at least, has it behind axes of extent 1 only.
 """
@@ -16,6 +19,8 @@ other. Whatever has such an axis, states and rows at least, has it behind axes o
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from dvm_graph.ir.graph import Graph, Node
 
 
 class Turns(NamedTuple):
@@ -33,6 +38,8 @@ class Turns(NamedTuple):
     """Of each tensor that rows are read of, whether the last comes first."""
     collected: tuple[bool, ...]
     """Of each tensor that rows are stored into, whether the last comes first."""
+    kept: int = 0
+    """Results of the prelude; 0: there is none."""
 
     @property
     def first(self) -> int:
@@ -46,3 +53,16 @@ def captures(turns: Turns | None) -> tuple[int, int]:
         return 1, 0
     own = turns.states + len(turns.scanned)
     return turns.first + own, 2 * turns.counted + own
+
+
+def bodies_of_turns(node: Node) -> tuple[Graph, ...]:
+    """The body of all turns, and maybe that of the first one; no prelude."""
+    return node.bodies[:-1] if Turns(*node.attrs["turns"]).kept else node.bodies
+
+
+def names_of_bodies(node: Node) -> tuple[str, ...]:
+    """What the bodies of a `control` operator are called."""
+    if node.attrs["turns"] is None:
+        return "then", "else"
+    of_turns = len(bodies_of_turns(node))
+    return *("body", "first turn")[:of_turns], *("prelude",)[: len(node.bodies) - of_turns]

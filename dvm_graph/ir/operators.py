@@ -172,6 +172,13 @@ RELAYOUTS = frozenset({"reshape", "transpose", "broadcast_to"})
 """View operators that only rename the axes of what they read."""
 STRIDED = frozenset({"view", "slice"})
 """View operators that read memory at an offset or with strides."""
+FUNCTIONS = frozenset(
+    (
+        *("exp", "log", "log1p", "pow", "erf", "sigmoid", "sin", "cos", "tan", "asin", "acos"),
+        *("atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    )
+)
+"""Element-wise operators that units work out by many instructions; others take about as long as a load."""
 FOR_PRODUCTS = frozenset({"patches", "unpack_blocks"})
 """Operators whose results are nothing without the matmul that reads them."""
 

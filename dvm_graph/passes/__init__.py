@@ -8,6 +8,7 @@ from dvm_graph.passes.eliminate_dead import eliminate_dead
 from dvm_graph.passes.fill_branches import fill_branches
 from dvm_graph.passes.fold_constants import fold_constants
 from dvm_graph.passes.fold_scales import fold_scales
+from dvm_graph.passes.lift_invariants import lift_invariants
 from dvm_graph.passes.simplify import simplify
 from dvm_graph.passes.sink_concats import sink_concats
 from dvm_graph.passes.sink_divisions import sink_divisions
@@ -24,6 +25,7 @@ __all__ = [
     "fill_branches",
     "fold_constants",
     "fold_scales",
+    "lift_invariants",
     "simplify",
     "sink_concats",
     "sink_divisions",

@@ -35,18 +35,28 @@ class _Strided:
     sliced: bool
 
 
+class StridedViews:
+    """Views that are asked about behind those that they read."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._known: dict[Value, _Strided] = {}
+
+    def of(self, node: Node) -> _Strided | None:
+        """A view as one of a buffer; None: it cannot be said with strides."""
+        strided = _compose(node, self._known, self._facts) if node.op in _VIEWS else None
+        if strided is not None:
+            self._known[node.output] = strided
+        return strided
+
+
 def absorb_views(graph: Graph, facts: Facts) -> bool:
     """True if some view was composed."""
-    known: dict[Value, _Strided] = {}
+    views = StridedViews(facts)
     changed = False
     for node in graph.sorted_nodes():
-        if node.op not in _VIEWS:
-            continue
-        strided = _compose(node, known, facts)
-        if strided is None:
-            continue
-        known[node.output] = strided
-        if strided.sliced:
+        strided = views.of(node)
+        if strided is not None and strided.sliced:
             changed |= _become_view(graph, node, strided)
     return changed
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dvm_graph.cluster import ControlCall, FusedSubgraph, HostCall, Launch, Step, VendorCall
 from dvm_graph.ir import OPERATORS, Kind, Node, Value
+from dvm_graph.ir.control import names_of_bodies
 from dvm_graph.kernels.plan import ControlStep, HostStep, KernelCall, LaunchStep, VendorStep
 from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor, sides
 from dvm_graph.report.scopes import scope_of
@@ -154,6 +155,7 @@ class _Collector:
             operators=(*single.operators, *operators),
             reason=f"control flow; kernels of its bodies, programs of their own: {counts}",
             bodies=bodies,
+            body_names=names_of_bodies(node),
         )
 
     def _single(self, node: Node, kind: SubgraphKind, launch: int, call: str = "") -> Subgraph:

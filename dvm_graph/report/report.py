@@ -99,6 +99,7 @@ class Subgraph:
     """What profiles call its work: the vendor call, or the kernel, its fallbacks and theirs."""
     bodies: tuple[Report, ...] = ()
     """Of control flow."""
+    body_names: tuple[str, ...] = ()
 
     @property
     def onnx_nodes(self) -> tuple[str, ...]:

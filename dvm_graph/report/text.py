@@ -119,7 +119,7 @@ def _subgraphs(report: Report) -> Iterator[str]:
             launch = subgraph.launch
             yield f"launch {launch}"
         yield from _block(subgraph)
-        for name, body in zip(body_names(subgraph), subgraph.bodies, strict=True):
+        for name, body in zip(subgraph.body_names, subgraph.bodies, strict=True):
             yield f"      {name}: {headline(body)}"
             yield from (f"        {line}" for line in _subgraphs(body))
 
@@ -138,13 +138,6 @@ def _block(subgraph: Subgraph) -> Iterator[str]:
         yield from _wrapped("      verdict    ", text)
     if subgraph.fallback:
         yield from _wrapped("      else       ", " ".join(subgraph.fallback))
-
-
-def body_names(subgraph: Subgraph) -> tuple[str, ...]:
-    """What the bodies of control flow are called."""
-    branches = any(operator.op == "If" for operator in subgraph.operators[:1])
-    names = ("then", "else") if branches else ("body", "first turn")
-    return names[: len(subgraph.bodies)]
 
 
 def _operators(subgraph: Subgraph) -> list[str]:

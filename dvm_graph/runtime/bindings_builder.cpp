@@ -176,15 +176,17 @@ class ModelBuilder {
     }
     call.branches = turns.is_none();
     if (!call.branches) {
-      using Turns =
-          std::tuple<bool, int32_t, int32_t, uint32_t, std::vector<bool>, std::vector<bool>>;
-      const auto [counted, most_turns, goes_on, states, scanned, collected] = take<Turns>(turns);
+      using Turns = std::tuple<bool, int32_t, int32_t, uint32_t, std::vector<bool>,
+                               std::vector<bool>, uint32_t>;
+      const auto [counted, most_turns, goes_on, states, scanned, collected, kept] =
+          take<Turns>(turns);
       call.counted = counted;
       call.most_turns = most_turns;
       call.goes_on = goes_on;
       call.states = states;
       call.scanned.assign(scanned.begin(), scanned.end());
       call.collected.assign(collected.begin(), collected.end());
+      call.kept = kept;
       call.strands = strands;
     }
     model_.steps.emplace_back(std::move(call));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -161,6 +162,7 @@ std::vector<Tensor> ControlRunner::take_turns(std::span<const Tensor> inputs,
                                               const RunContext& run) {
   LoopState loop;
   begin(loop, inputs);
+  if (call_.kept > 0 && !loop.is_over()) run_prelude(loop, run);
   while (!loop.is_over()) {
     if (loop.turn > 0 && shares_) {
       repeat_turns(loop, run);
@@ -199,6 +201,14 @@ void ControlRunner::begin(LoopState& loop, std::span<const Tensor> inputs) {
     loop.rows[i].pool = &pool_;
   }
   loop.given.resize(call_.said() + states + loop.rows.size());
+}
+
+// What turns read that none of them changes.
+void ControlRunner::run_prelude(LoopState& loop, const RunContext& run) {
+  const std::span<const Tensor> around(loop.operands);
+  std::vector<Tensor> kept =
+      run_turn(call_.turn_bodies(), around.subspan(call_.captures()), {}, run);
+  std::ranges::move(kept, std::back_inserter(loop.operands));
 }
 
 // Of a loop that is over: the states that its last turn left, and what it collected.
@@ -245,7 +255,7 @@ void ControlRunner::take_turn(LoopState& loop, const RunContext& run) {
     loop.rows[i].grow(loop.turn, loop.most, !call_.counted, call_.name);
     loop.rows[i].put_place(loop.turn, loop.given[said + states + i]);
   }
-  const size_t body = loop.turn == 0 ? bodies_.size() - 1 : 0;
+  const size_t body = loop.turn == 0 ? call_.turn_bodies() - 1 : 0;
   std::vector<Tensor> results = run_turn(body, loop.operands, loop.given, run);
   if (call_.counted) loop.goes_on = scalar<bool>(results[0], call_.name);
   for (size_t i = 0; i < states; i++) {

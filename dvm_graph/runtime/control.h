@@ -6,6 +6,7 @@
 //   body    [turn, whether it goes on] states, a row of each scanned tensor, what it reads of
 //   around
 //           -> [whether to go on] states, a row for each collected tensor
+//   prelude what the body reads of around -> what it reads besides, once, before the first turn
 //
 // A body is a program of its own (executor.h), compiled once, whose runners live here: a turn at
 // the dims of the turn before finds its kernels compiled and its memory laid out, and other dims
@@ -60,6 +61,7 @@ class ControlRunner {
   std::vector<Tensor> take_branch(std::span<const Tensor> inputs, const RunContext& run);
   std::vector<Tensor> take_turns(std::span<const Tensor> inputs, const RunContext& run);
   void begin(LoopState& loop, std::span<const Tensor> inputs);
+  void run_prelude(LoopState& loop, const RunContext& run);
   std::vector<Tensor> results_of(LoopState& loop, const RunContext& run) const;
   void take_turn(LoopState& loop, const RunContext& run);
   void repeat_turns(LoopState& loop, const RunContext& run);

@@ -97,11 +97,13 @@ class Lister {
   std::string steps_, last_step_;  // of the kernel at hand
 };
 
-// The slots of the shape of what a turn gives an input of its body; none: a number, or its turn.
+// The slots of the shape of what a turn gives an input of its body; none: a number, its turn, or
+// what the prelude made.
 std::span<const DimSlot> shape_of_operand(const Model& model, const ControlCall& control,
                                           size_t input) {
   if (input < control.told()) return {};
   const size_t operand = input - control.told();
+  if (control.own_inputs() + operand >= control.inputs.size()) return {};
   const ModelValue& value = model.values[control.inputs[control.own_inputs() + operand]];
   const bool scanned =
       operand >= control.states && operand - control.states < control.scanned.size();
@@ -117,9 +119,12 @@ Dims dims_inside(const Model& model, const ControlCall& control, const Body& bod
     if (around.ok(slot)) dims.bind(static_cast<int>(symbol), around.values()[slot]);
   }
   for (const SymbolBinding& binding : inside.bindings) {
-    const auto input = std::ranges::find(inside.inputs, binding.value) - inside.inputs.begin();
-    if (control.branches || static_cast<size_t>(input) == inside.inputs.size()) continue;
-    const auto shape = shape_of_operand(model, control, static_cast<size_t>(input));
+    const auto found = std::ranges::find(inside.inputs, binding.value) - inside.inputs.begin();
+    const auto input = static_cast<size_t>(found);
+    if (control.branches || input == inside.inputs.size()) continue;
+    const bool prelude =
+        &body - control.bodies.data() == std::ssize(control.bodies) - 1 && control.kept > 0;
+    const auto shape = shape_of_operand(model, control, input + (prelude ? control.captures() : 0));
     if (binding.axis >= shape.size() || !around.ok(shape[binding.axis])) continue;
     const int64_t extent = around.values()[shape[binding.axis]] - binding.shift;
     if (extent % binding.scale == 0) {

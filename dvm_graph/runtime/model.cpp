@@ -204,26 +204,35 @@ class Checker {
     };
     require(is_input(call.most_turns) && is_input(call.goes_on),
             call.name + " reads no such input");
-    const size_t bodies = call.bodies.size();
-    require(bodies == 2 || (bodies == 1 && !call.branches), call.name + " has other bodies");
-    for (const Body& body : call.bodies) {
+    if (call.branches) {
+      require(!call.inputs.empty(), call.name + " has no condition");
+      require(call.bodies.size() == 2, call.name + " has other bodies");
+    } else {
+      require(call.states + call.collected.size() == call.outputs.size(),
+              call.name + " gives other values than it makes");
+      require(call.own_inputs() + call.states + call.scanned.size() <= call.inputs.size(),
+              call.name + " lacks inputs");
+      require(
+          call.bodies.size() == 1 + (call.kept > 0) || call.bodies.size() == 2 + (call.kept > 0),
+          call.name + " has other bodies");
+    }
+    const size_t turn_inputs =
+        call.branches ? call.inputs.size() - 1
+                      : call.inputs.size() - call.own_inputs() + call.told() + call.kept;
+    for (size_t i = 0; i < call.bodies.size(); i++) {
+      const Body& body = call.bodies[i];
       const Model& inner = body.program->model();
       for (const auto& [symbol, slot] : body.dims) {
         check_slot(slot, call.name);
         require(symbol < inner.dims.symbols.size(), call.name + " gives an unknown symbol");
       }
-      const size_t given = call.branches ? call.inputs.size() - 1
-                                         : call.inputs.size() - call.own_inputs() + call.told();
-      const size_t wanted = call.outputs.size() + (call.counted ? 1 : 0);
-      require(!call.inputs.empty() || !call.branches, call.name + " has no condition");
+      const bool prelude = !call.branches && i == call.turn_bodies();
+      const size_t given = prelude ? turn_inputs - call.kept - call.captures() : turn_inputs;
+      const size_t wanted = prelude ? call.kept : call.outputs.size() + call.said();
       require(inner.inputs.size() == given && inner.outputs.size() == wanted,
               call.name + " has a body of other inputs or outputs");
     }
     if (call.branches) return;
-    require(call.states + call.collected.size() == call.outputs.size(),
-            call.name + " gives other values than it makes");
-    require(call.own_inputs() + call.states + call.scanned.size() <= call.inputs.size(),
-            call.name + " lacks inputs");
     if (call.strands == kNoSlot) return;
     const Model& body = call.bodies[0].program->model();
     require(!call.counted && call.strands >= 0 &&

@@ -70,7 +70,8 @@ struct Body {
 // An If, whose first input is the condition and whose bodies are the branches, or a Loop or Scan,
 // whose one body runs turn by turn (runtime/control.h).
 struct ControlCall : OuterCall {
-  std::vector<Body> bodies = {};  // of all turns, and maybe of the first one; or branches
+  // Of all turns, maybe of the first one, and maybe a prelude; or branches.
+  std::vector<Body> bodies = {};
   bool branches = false;
   // Of what runs in turns:
   bool counted = false;  // the body reads turn and condition, and says whether to go on
@@ -78,6 +79,7 @@ struct ControlCall : OuterCall {
   uint32_t states = 0;                    // carried from turn to turn
   // An entry for each; whether it is from the last row on.
   std::vector<char> scanned = {}, collected = {};
+  uint32_t kept = 0;  // results of the prelude, which other bodies read behind all else; 0: none
   // Of the body: the extent of axes, behind others of 1, whose elements have nothing to do with
   // each other.
   DimSlot strands = kNoSlot;
@@ -86,6 +88,10 @@ struct ControlCall : OuterCall {
   size_t own_inputs() const { return (most_turns >= 0) + (goes_on >= 0); }
   // Inputs of a body that a turn tells it: its number, and whether to go on.
   size_t told() const { return counted ? 2 : 0; }
+  // The input of a body from which on it reads what lies around the loop.
+  size_t captures() const { return told() + states + scanned.size(); }
+  // Bodies of turns: the prelude is none.
+  size_t turn_bodies() const { return bodies.size() - (kept > 0); }
   // Results of a body that tell the loop something: whether to go on.
   size_t said() const { return counted ? 1 : 0; }
 

@@ -242,7 +242,8 @@ UNREAD_SCAN = """g (float[t, b, 4] x, float[b, 4] first) => (float[b, 4] y, floa
 
 def _states_and_inputs(model: onnx.ModelProto, op: str) -> tuple[int, int]:
     """How many states an operator's turns have, and how many values they read in all."""
-    graph = compile_model(model, Options()).graph
+    options = Options(disable_passes=frozenset({"lift_invariants"}))
+    graph = compile_model(model, options).graph
     (control,) = (node for node in graph.nodes if node.attrs.get("op") == op)
     return control.attrs["turns"].states, len(control.bodies[0].inputs)
 
