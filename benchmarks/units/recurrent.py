@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN, and a cell written as a Scan, against onnxruntime, over steps, batch and hidden values.
+"""LSTM, GRU and RNN, and cells written as a Scan, against onnxruntime, over steps, batch and hidden values.
 
 `python -m benchmarks.units.recurrent [--op LSTM] [--threads 2] [--rounds 40] [--strict]`
 
@@ -37,11 +37,14 @@ _SECONDS, _TURN = 0.15, 0.01
 
 
 def recurrent(op: str, hidden: int, direction: str = "forward") -> onnx.ModelProto:
-    """The operator over any number of steps and batches; `Scan`: h = tanh(x + h R)."""
+    """The operator over any number of steps and batches; `Scan`: h = tanh(x + h R); `Attention`: h = tanh(x + softmax(h K^T) V)
+    with K = m R and V = m R^T for the memory m of all x, which turns compute alike.
+    """
     random = np.random.default_rng(0)
-    if op == "Scan":
-        r = (random.standard_normal((hidden, hidden)) / hidden**0.5).astype(np.float32)
-        return _scan(numpy_helper.from_array(r, "r"), hidden)
+    if op in ("Scan", "Attention"):
+        size = hidden**0.5 if op == "Scan" else hidden  # of scores, so that turns forget errors
+        r = (random.standard_normal((hidden, hidden)) / size).astype(np.float32)
+        return _scan(numpy_helper.from_array(r, "r"), hidden, attends=op == "Attention")
     directions = 2 if direction == "bidirectional" else 1
     rows = GATES[op] * hidden
     shapes = {
@@ -56,10 +59,11 @@ def recurrent(op: str, hidden: int, direction: str = "forward") -> onnx.ModelPro
     return _model([node], [_float("x", ["t", "b", hidden])], [_float("y", None)], arrays)
 
 
-def _scan(r: TensorProto, hidden: int) -> onnx.ModelProto:
+def _scan(r: TensorProto, hidden: int, *, attends: bool = False) -> onnx.ModelProto:
     state: list[str | int] = ["b", hidden]
+    read = _attention() if attends else [helper.make_node("MatMul", ["h", "r"], ["m"])]
     nodes = [
-        helper.make_node("MatMul", ["h", "r"], ["m"]),
+        *read,
         helper.make_node("Add", ["m", "row"], ["a"]),
         helper.make_node("Tanh", ["a"], ["after"]),
         helper.make_node("Identity", ["after"], ["out"]),
@@ -72,9 +76,26 @@ def _scan(r: TensorProto, hidden: int) -> onnx.ModelProto:
     )
     first = helper.make_node("ReduceMean", ["x", "axes"], ["first"], keepdims=0)
     scan = helper.make_node("Scan", ["first", "x"], ["last", "y"], num_scan_inputs=1, body=body)
-    model = _model([first, scan], [_float("x", ["t", *state])], [_float("y", ["t", *state])], {})
+    around = [first, helper.make_node("Transpose", ["x"], ["memory"], perm=[1, 0, 2])]
+    model = _model([*around, scan], [_float("x", ["t", *state])], [_float("y", ["t", *state])], {})
     model.graph.initializer.extend([r, numpy_helper.from_array(np.array([0]), "axes")])
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "one"))
     return model
+
+
+def _attention() -> list[onnx.NodeProto]:
+    """`m` of the memory for the state `h`, with the weights `r`."""
+    return [
+        helper.make_node("Transpose", ["r"], ["other"], perm=[1, 0]),
+        helper.make_node("MatMul", ["memory", "r"], ["keys"]),
+        helper.make_node("MatMul", ["memory", "other"], ["values"]),
+        helper.make_node("Transpose", ["keys"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("Unsqueeze", ["h", "one"], ["query"]),
+        helper.make_node("MatMul", ["query", "turned"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["shares"]),
+        helper.make_node("MatMul", ["shares", "values"], ["mixed"]),
+        helper.make_node("Squeeze", ["mixed", "one"], ["m"]),
+    ]
 
 
 def _float(name: str, shape: list[str | int] | None) -> onnx.ValueInfoProto:
@@ -173,7 +194,7 @@ def medians(
 
 
 @click.command()
-@click.option("--op", "ops", multiple=True, default=("LSTM", "GRU"), help="or RNN, or Scan")
+@click.option("--op", "ops", multiple=True, default=("LSTM", "GRU"), help="or RNN, Scan, Attention")
 @click.option("--direction", default="forward")
 @click.option("--threads", default=2)
 @click.option("--rounds", default=40)
