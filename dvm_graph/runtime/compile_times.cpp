@@ -29,7 +29,9 @@ std::vector<CompileTime> compile_times(const Model& model, const Dims& dims, con
       continue;
     }
     arguments.clear();
-    for (const uint32_t value : bound.arguments) arguments.push_back(infos[value]);
+    for (const Argument& argument : bound.arguments) {
+      arguments.push_back(argument.info(dims.values(), infos.data()));
+    }
     const std::string& name = model.kernels[i].plan.name;
     times.clear();
     for (int round = 0; round < std::max(repeats, 1); round++) {

@@ -87,6 +87,15 @@ std::string DimTable::text(DimSlot slot, int depth) const {
          operand(instruction.b);
 }
 
+bool DimTable::is_nonnegative(DimSlot slot) const {
+  if (slot == kNoSlot) return true;
+  const DimInstruction& dim = instructions[static_cast<size_t>(slot)];
+  if (dim.op == DimOp::constant) return dim.a >= 0;
+  if (dim.op == DimOp::symbol) return true;
+  return (dim.op == DimOp::add || dim.op == DimOp::mul) &&
+         is_nonnegative(static_cast<DimSlot>(dim.a)) && is_nonnegative(static_cast<DimSlot>(dim.b));
+}
+
 Dims::Dims(const DimTable& table)
     : table_(&table),
       symbols_(table.symbols.size()),

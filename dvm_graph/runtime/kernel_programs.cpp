@@ -16,12 +16,20 @@ KernelPrograms::KernelPrograms(const Model& model, const Target& target)
   }
 }
 
-bool KernelPrograms::is_current(uint32_t call, const Dims& dims) const {
+bool KernelPrograms::is_current(uint32_t call, const Dims& dims, const ValueInfo* values) const {
   const Entry& known = entry(call);
   const std::vector<DimSlot>& slots = table_.kernels[bound(call).kernel].slots;
   if (!known.valid) return false;
   for (size_t i = 0; i < slots.size(); i++) {
     if (known.dims[i] != dims.values()[slots[i]]) return false;
+  }
+  size_t at = 0;
+  for (const Argument& argument : bound(call).arguments) {
+    if (argument.offset == kNoSlot) continue;
+    if (!dims.ok(argument.offset) ||
+        known.left[at++] != argument.info(dims.values(), values).bytes) {
+      return false;
+    }
   }
   return true;
 }
@@ -35,7 +43,13 @@ void KernelPrograms::compile(uint32_t call, const Dims& dims, const ValueInfo* v
     made.dims[i] = dims.at(distinct.slots[i], name_of(call));
   }
   arguments_.clear();
-  for (const uint32_t value : bound(call).arguments) arguments_.push_back(values[value]);
+  made.left.clear();
+  for (const Argument& argument : bound(call).arguments) {
+    arguments_.push_back(argument.info(dims.values(), values));
+    if (argument.offset == kNoSlot) continue;
+    (void)dims.at(argument.offset, name_of(call));
+    made.left.push_back(arguments_.back().bytes);
+  }
   made.status = compile_plan(distinct.plan, name_of(call), dims, arguments_.data(), target_,
                              scratch, made.compiled, distinct.apart);
   verify_programs(call);

@@ -25,7 +25,7 @@ class KernelPrograms {
   }
 
   // The programs of the call's kernel are for these dims.
-  bool is_current(uint32_t call, const Dims& dims) const;
+  bool is_current(uint32_t call, const Dims& dims, const ValueInfo* values) const;
   // Where they are:
   const CompiledKernel& compiled(uint32_t call) const { return entry(call).compiled; }
   CompileStatus status(uint32_t call) const { return entry(call).status; }
@@ -42,6 +42,7 @@ class KernelPrograms {
     CompileStatus status = CompileStatus::empty;
     bool valid = false;
     std::vector<int64_t> dims;  // of the kernel's slots
+    std::vector<int64_t> left;  // bytes of arguments that begin within a value
   };
 
   const Entry& entry(uint32_t call) const { return entries_[bound(call).kernel]; }

@@ -9,14 +9,44 @@
 namespace dvm {
 namespace {
 
+// Whether an argument may begin where an access does: what is stored, or loaded by a vector kernel,
+// of a value that is touched nowhere else. Halves are counted in pairs from where the value begins
+// (vm/pairs.h).
+bool begins_by_itself(const KernelPlan& plan, size_t index, const DimTable& dims, DType dtype) {
+  const Access& access = plan.accesses[index];
+  if (access.offset == kNoSlot || access.packed_panels || size_of(dtype) < sizeof(float)) {
+    return false;
+  }
+  if (dims.instructions[static_cast<size_t>(access.offset)].op == DimOp::constant) return false;
+  for (size_t other = 0; other < plan.accesses.size(); other++) {
+    if (other != index && plan.accesses[other].value == access.value) return false;
+  }
+  const auto at = static_cast<int32_t>(index);
+  for (const PlanNode& node : plan.nodes) {
+    const bool moves =
+        node.op == PlanOp::store_ || (node.op == PlanOp::load_ && plan.kind == KernelKind::vector);
+    if (node.weights == at || (node.access == at && !moves)) return false;
+  }
+  return std::ranges::all_of(access.strides,
+                             [&](DimSlot stride) { return dims.is_nonnegative(stride); });
+}
+
 // Gives arguments the numbers 0, 1, ... in the order of the plan's accesses.
-std::vector<uint32_t> take_arguments(KernelPlan& plan) {
-  std::vector<uint32_t> arguments;
-  for (Access& access : plan.accesses) {
-    const auto value = static_cast<uint32_t>(access.value);
-    const auto known = std::find(arguments.begin(), arguments.end(), value);
+std::vector<Argument> take_arguments(KernelPlan& plan, const Model& model) {
+  std::vector<Argument> arguments;
+  std::vector<DimSlot> offsets;
+  for (size_t i = 0; i < plan.accesses.size(); i++) {
+    const DType dtype = model.values[static_cast<size_t>(plan.accesses[i].value)].dtype;
+    const bool itself = begins_by_itself(plan, i, model.dims, dtype);
+    offsets.push_back(itself ? plan.accesses[i].offset : kNoSlot);
+  }
+  for (size_t i = 0; i < plan.accesses.size(); i++) {
+    Access& access = plan.accesses[i];
+    const Argument argument{static_cast<uint32_t>(access.value), offsets[i]};
+    const auto known = std::ranges::find(arguments, argument);
     access.value = static_cast<int32_t>(known - arguments.begin());
-    if (known == arguments.end()) arguments.push_back(value);
+    if (argument.offset != kNoSlot) access.offset = kNoSlot;
+    if (known == arguments.end()) arguments.push_back(argument);
   }
   return arguments;
 }
@@ -37,7 +67,7 @@ class Builder {
     for (const ModelKernel& kernel : model_.kernels) {
       KernelPlan plan = kernel.plan;
       plan.name.clear();
-      BoundKernel bound{0, take_arguments(plan)};
+      BoundKernel bound{0, take_arguments(plan, model_)};
       bound.kernel = find(plan, kernel.apart, bound.arguments);
       if (bound.kernel == table_.kernels.size()) {
         add(std::move(plan), bound.arguments);
@@ -49,7 +79,7 @@ class Builder {
   }
 
  private:
-  uint32_t find(const KernelPlan& plan, Apart apart, const std::vector<uint32_t>& arguments) const {
+  uint32_t find(const KernelPlan& plan, Apart apart, const std::vector<Argument>& arguments) const {
     uint32_t kernel = 0;
     while (kernel < table_.kernels.size() && !(table_.kernels[kernel].apart == apart &&
                                                equal_plans(table_.kernels[kernel].plan, plan) &&
@@ -59,11 +89,12 @@ class Builder {
     return kernel;
   }
 
-  void add(KernelPlan plan, const std::vector<uint32_t>& arguments) {
+  void add(KernelPlan plan, const std::vector<Argument>& arguments) {
     DistinctKernel& kernel = table_.kernels.emplace_back();
     kernel.slots = slots_of(plan);
-    for (const uint32_t argument : arguments) {
-      const std::vector<DimSlot>& shape = model_.values[argument].shape;
+    for (const Argument& argument : arguments) {
+      if (argument.offset != kNoSlot) continue;  // what is left of it counts
+      const std::vector<DimSlot>& shape = model_.values[argument.value].shape;
       kernel.slots.insert(kernel.slots.end(), shape.begin(), shape.end());
     }
     std::sort(kernel.slots.begin(), kernel.slots.end());
@@ -72,9 +103,9 @@ class Builder {
     examples_.push_back(arguments);
   }
 
-  bool equal_arguments(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) const {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [this](uint32_t x, uint32_t y) {
-      return equal_buffers(model_.values[x], model_.values[y]);
+  bool equal_arguments(const std::vector<Argument>& a, const std::vector<Argument>& b) const {
+    return std::ranges::equal(a, b, [this](const Argument& x, const Argument& y) {
+      return x.offset == y.offset && equal_buffers(model_.values[x.value], model_.values[y.value]);
     });
   }
 
@@ -85,7 +116,7 @@ class Builder {
 
   const Model& model_;
   KernelTable table_;
-  std::vector<std::vector<uint32_t>> examples_;  // arguments of the first of its kind, by kernel
+  std::vector<std::vector<Argument>> examples_;  // arguments of the first of its kind, by kernel
 };
 
 }  // namespace

@@ -5,8 +5,13 @@
 // Kernels are equal where their nodes, dim slots and axes are, and their arguments agree in dtype
 // and in the slots that decide their sizes (constants: in their sizes). Then the programs are equal
 // for every shape, and verified for one list of arguments they hold for all.
+//
+// Where a kernel touches a value only at one place, in rows that begin where dims say, the argument
+// begins there: then the programs do not depend on where that is. So what stores a part of a concat
+// that grows is not compiled anew.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -20,10 +25,33 @@ struct DistinctKernel {
   Apart apart = Apart::if_needed;
 };
 
-// What a kernel of the model is: arguments[i] is the value that takes the place of argument i.
+// What takes the place of an argument: a value, or what of it lies behind so many elements.
+struct Argument {
+  uint32_t value = 0;
+  DimSlot offset = kNoSlot;  // kNoSlot: 0
+
+  bool operator==(const Argument&) const = default;
+
+  // Bytes of the value before it; all where it would lie elsewhere, so that nothing is touched.
+  int64_t begin(const int64_t* dims, const ValueInfo* values) const {
+    return offset == kNoSlot ? 0 : begin_at(dims[offset], values[value]);
+  }
+  ValueInfo info(const int64_t* dims, const ValueInfo* values) const {
+    return {values[value].dtype, values[value].bytes - begin(dims, values)};
+  }
+
+ private:
+  static int64_t begin_at(int64_t elements, const ValueInfo& info) {
+    const auto size = static_cast<int64_t>(size_of(info.dtype));
+    const bool inside = elements >= 0 && elements <= info.bytes / size;
+    return inside ? elements * size : std::max<int64_t>(info.bytes, 0);
+  }
+};
+
+// What a kernel of the model is: arguments[i] takes the place of argument i.
 struct BoundKernel {
   uint32_t kernel = 0;
-  std::vector<uint32_t> arguments;
+  std::vector<Argument> arguments;
 };
 
 struct KernelTable {

@@ -169,7 +169,7 @@ void Launcher::resolve(uint32_t index, const RunContext& run, Prepared& out) {
 
 // Adds the programs of a call to the step. False: it does not fit the device.
 bool Launcher::take_programs(uint32_t index, const RunContext& run, Prepared& out) {
-  if (!programs_.is_current(index, run.dims)) compile(index, run);
+  if (!programs_.is_current(index, run.dims, run.values)) compile(index, run);
   if (needs_fallback(programs_.status(index))) return false;
   const int32_t first = position_;
   for (uint32_t stage = 0; stage < programs_.compiled(index).stages.size(); stage++) {
@@ -209,7 +209,7 @@ void Launcher::request_scratch(uint32_t index, int32_t first, const RunContext& 
     out.scratch.push_back({-1, index, 0});
     requests_.push_back({bytes, first, last});
   }
-  for (const uint32_t value : bound(index).arguments) {
+  for (const auto [value, offset] : bound(index).arguments) {
     if (!schedule_.local[value]) continue;
     const auto begin = out.scratch.begin() + static_cast<ptrdiff_t>(first_request_);
     const auto known = std::find_if(begin, out.scratch.end(), [&](const Scratch& scratch) {
@@ -250,7 +250,9 @@ void Launcher::bind_buffers(const Prepared& prepared, const RunContext& run) {
   for (const Launch& launch : prepared.launches) {
     if (launch.stage != 0) continue;
     std::byte** table = buffers_of(launch.call);
-    for (const uint32_t value : bound(launch.call).arguments) *table++ = run.buffers[value];
+    for (const Argument& argument : bound(launch.call).arguments) {
+      *table++ = run.buffers[argument.value] + argument.begin(run.dims.values(), run.values);
+    }
   }
 }
 
@@ -346,7 +348,7 @@ class alignas(kLinePair) Launcher::TurnLaunch final : public Turns {
         launched_before_(run.statistics.kernels_launched),
         fallbacks_before_(run.statistics.fallbacks) {
     launcher.collect_turn(run);
-    launcher.find_moving(moving);
+    launcher.find_moving(moving, run);
   }
   TurnLaunch(const TurnLaunch&) = delete;
   TurnLaunch& operator=(const TurnLaunch&) = delete;
@@ -355,7 +357,9 @@ class alignas(kLinePair) Launcher::TurnLaunch final : public Turns {
     if (++count_ % kTurnsPerClockRead == 0 && now_ns() - start_ns_ > kTurnsNs) return false;
     over_ = !turns_.begin();
     if (over_) return false;
-    for (const auto& [entry, value] : launcher_.moving_) *entry = run_.buffers[value];
+    for (const auto& [entry, value, begin] : launcher_.moving_) {
+      *entry = run_.buffers[value] + begin;
+    }
     return true;
   }
   bool over() const { return over_; }
@@ -450,15 +454,17 @@ void Launcher::collect_turn(const RunContext& run) {
   }
 }
 
-void Launcher::find_moving(std::span<const uint32_t> values) {
+void Launcher::find_moving(std::span<const uint32_t> values, const RunContext& run) {
   moving_.clear();
   uint32_t last = UINT32_MAX;
   for (const Task& task : tasks_) {
     if (std::exchange(last, task.tag) == task.tag) continue;  // programs of a stage of one call
-    const std::vector<uint32_t>& arguments = bound(task.tag).arguments;
+    const std::vector<Argument>& arguments = bound(task.tag).arguments;
     for (size_t i = 0; i < arguments.size(); i++) {
-      if (std::ranges::find(values, arguments[i]) == values.end()) continue;
-      moving_.push_back({buffers_of(task.tag) + i, arguments[i]});
+      const uint32_t value = arguments[i].value;
+      if (std::ranges::find(values, value) == values.end()) continue;
+      const int64_t begin = arguments[i].begin(run.dims.values(), run.values);
+      moving_.push_back({buffers_of(task.tag) + i, value, begin});
     }
   }
 }

@@ -109,10 +109,11 @@ class Launcher {
   };
   class Ahead;
   class TurnLaunch;
-  // An entry in the buffers of a call, and the value whose place it holds.
+  // An entry in the buffers of a call, the value whose place it holds, and bytes of that before it.
   struct Moving {
     std::byte** entry;
     uint32_t value;
+    int64_t begin;
   };
 
   bool is_ready(uint32_t step) const;
@@ -135,7 +136,7 @@ class Launcher {
   void throw_if_trapped(const Trap& trap) const;
   static bool is_interrupted(const RunContext& run);
   void collect_turn(const RunContext& run);
-  void find_moving(std::span<const uint32_t> values);
+  void find_moving(std::span<const uint32_t> values, const RunContext& run);
 
   const BoundKernel& bound(uint32_t call) const { return programs_.bound(call); }
   // The buffers of a call, by argument; behind kReservedBuffers entries.

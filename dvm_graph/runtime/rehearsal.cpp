@@ -58,7 +58,9 @@ bool Rehearsal::compile_all() {
 
 void Rehearsal::compile(const BoundKernel& kernel) {
   arguments_.clear();
-  for (const uint32_t value : kernel.arguments) arguments_.push_back(values_[value]);
+  for (const Argument& argument : kernel.arguments) {
+    arguments_.push_back(argument.info(dims_.data(), values_.data()));
+  }
   const Target& target = device_.target();
   const DistinctKernel& distinct = table_.kernels[kernel.kernel];
   compile_kernel(distinct.plan, dims_.data(), arguments_.data(), target, compiler_, compiled_,

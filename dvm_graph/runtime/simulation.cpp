@@ -131,7 +131,7 @@ class Simulator {
   }
 
   void compile(uint32_t call) {
-    if (programs_.is_current(call, dims_)) return;
+    if (programs_.is_current(call, dims_, infos_.data())) return;
     for (const DimSlot slot : programs_.table().kernels[programs_.bound(call).kernel].slots) {
       if (dims_.ok(slot)) continue;
       throw InputError("kernel " + programs_.name_of(call) +
@@ -161,10 +161,10 @@ class Simulator {
     out.compiled = compiled;
     for (const Placed& at : calls) {
       const uint64_t first_buffer = buffers_.values.size();
-      for (const uint32_t value : programs_.bound(at.call).arguments) {
-        buffers_.values.push_back(value);
-        buffers_.bytes.push_back(static_cast<double>(infos_[value].bytes));
-        buffers_.fresh.push_back(model_.values[value].storage == Storage::output);
+      for (const Argument& argument : programs_.bound(at.call).arguments) {
+        buffers_.values.push_back(argument.value);
+        buffers_.bytes.push_back(static_cast<double>(infos_[argument.value].bytes));
+        buffers_.fresh.push_back(model_.values[argument.value].storage == Storage::output);
       }
       const CompiledKernel& kernel = programs_.compiled(at.call);
       const Workspace workspace{-1 - static_cast<int64_t>(at.call),

@@ -201,9 +201,9 @@ size_t distinct_kernels(double scalar, double other, const std::function<void(Mo
   change(model);
   add_launch(model, calls);
   const KernelTable table = make_kernel_table(model);
-  check(table.bound.size() == 2 && table.bound[0].arguments[0] == x &&
-            table.bound[0].arguments[1] == model.outputs[0] &&
-            table.bound[1].arguments[1] == model.outputs[1],
+  check(table.bound.size() == 2 && table.bound[0].arguments[0].value == x &&
+            table.bound[0].arguments[1].value == model.outputs[0] &&
+            table.bound[1].arguments[1].value == model.outputs[1],
         "arguments are the values in the order of accesses");
   return table.kernels.size();
 }
@@ -428,17 +428,20 @@ void test_compiling_ahead(int64_t n) {
   check(ahead.has(0) && ahead.has(1), what + ": waited for");
   const std::span<const AheadCompiler::Done> done = ahead.end();
   check(done.size() == (possible ? 2 : 1) && done[0].call == 0, what + ": what was compiled");
-  check(programs.is_current(0, dims) && programs.is_current(1, dims) == possible,
+  check(programs.is_current(0, dims, infos.data()) &&
+            programs.is_current(1, dims, infos.data()) == possible,
         what + ": what is current");
   CompiledKernel alone;
   std::vector<ValueInfo> arguments;
-  for (const uint32_t value : programs.bound(0).arguments) arguments.push_back(infos[value]);
+  for (const Argument& argument : programs.bound(0).arguments) {
+    arguments.push_back(argument.info(dims.values(), infos.data()));
+  }
   compile_kernel(model.kernels[0].plan, dims.values(), arguments.data(), device.target(), scratch,
                  alone);
   check(alone.programs[0] == programs.compiled(0).programs[0], what + ": the same program");
   dims.bind(0, n + 1);
   dims.evaluate();
-  check(!programs.is_current(0, dims), what + ": for these dims only");
+  check(!programs.is_current(0, dims, infos.data()), what + ": for these dims only");
 }
 
 // Partition 0 gives as many of its input's elements as it is told to; both can be told to fail.
