@@ -16,8 +16,12 @@ constexpr int64_t kPatienceNs = 3000, kPatiencePerKernelNs = 100;
 }  // namespace
 
 AheadCompiler::AheadCompiler(const Model& model, KernelPrograms& programs, Standby* standby,
-                             CompilerScratch& compiler)
-    : model_(model), programs_(programs), standby_(standby), compiler_(compiler) {
+                             CompilerScratch& compiler, std::span<const char> left_out)
+    : model_(model),
+      programs_(programs),
+      standby_(standby),
+      compiler_(compiler),
+      left_out_(left_out) {
   done_.reserve(programs.table().kernels.size());
 }
 
@@ -75,6 +79,7 @@ void AheadCompiler::run() noexcept {
 // What the launcher will want for a call: its kernel, or the kernels of its fallback.
 void AheadCompiler::compile(uint32_t index) {
   if (stop_.load(std::memory_order_relaxed)) return;
+  if (!left_out_.empty() && left_out_[index] != 0) return;
   const KernelCall& call = model_.calls[index];
   if (guard_holds(call, *dims_)) {
     if (!programs_.is_current(index, *dims_, values_)) {

@@ -27,8 +27,9 @@ class AheadCompiler final : public Errand {
     int64_t start_ns, elapsed_ns;
   };
 
+  // `left_out`: by call, whether nobody wants it; empty: all are wanted.
   AheadCompiler(const Model& model, KernelPrograms& programs, Standby* standby,
-                CompilerScratch& compiler);
+                CompilerScratch& compiler, std::span<const char> left_out = {});
 
   // Asks for the kernels of steps [first, end) that are not current. False: no worker came.
   bool begin(uint32_t first_step, uint32_t end_step, const Dims& dims, const ValueInfo* values);
@@ -48,6 +49,7 @@ class AheadCompiler final : public Errand {
   KernelPrograms& programs_;
   Standby* const standby_;
   CompilerScratch& compiler_;
+  const std::span<const char> left_out_;
   const Dims* dims_ = nullptr;
   const ValueInfo* values_ = nullptr;
   uint32_t first_step_ = 0, end_step_ = 0;

@@ -75,6 +75,7 @@ ControlRunner::ControlRunner(const Model& around, const ControlCall& call, Outpu
   for (const Body& body : call.bodies) bodies_.push_back(body.program->make_runner(device_));
   if (call.branches) return;
   steady_ = steady_states(call);
+  growing_ = growing_states(call.bodies[0].program->model(), call.states, call.told(), call.said());
   const bool repeats = bodies_[0]->may_repeat() && std::ranges::all_of(steady_, std::identity{});
   if (repeats) shares_.emplace(call);
 }
@@ -109,11 +110,14 @@ RunRequest ControlRunner::request_for(size_t body, const RunContext& run) {
 }
 
 std::vector<Tensor> ControlRunner::run_body(size_t body, std::span<const Tensor> inputs,
-                                            std::span<const Tensor> given, const RunContext& run) {
+                                            std::span<const Tensor> given, const RunContext& run,
+                                            std::span<GrowingPlace> growing) {
   refuse_interrupted(run.request);
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
   Runner& runner = *bodies_[body];
-  std::vector<Tensor> results = runner.run(inputs, given, request_for(body, run));
+  RunRequest request = request_for(body, run);
+  request.growing = growing;
+  std::vector<Tensor> results = runner.run(inputs, given, request);
   add_statistics(body, runner, run, start);
   return results;
 }
@@ -135,9 +139,10 @@ void ControlRunner::add_statistics(size_t body, const Runner& runner, const RunC
 
 // What the body gives for arrays of the first row's shape that do not fit is no input's fault.
 std::vector<Tensor> ControlRunner::run_turn(size_t body, std::span<const Tensor> operands,
-                                            std::span<const Tensor> given, const RunContext& run) {
+                                            std::span<const Tensor> given, const RunContext& run,
+                                            std::span<GrowingPlace> growing) {
   try {
-    return run_body(body, operands, given, run);
+    return run_body(body, operands, given, run, growing);
   } catch (const InputError& error) {
     throw ShapeError("a turn of " + call_.name + " is unlike those before: " + error.what());
   }
@@ -195,6 +200,7 @@ void ControlRunner::begin(LoopState& loop, std::span<const Tensor> inputs) {
     loop.operands[before + states + i] = first_row(loop.scanned[i]);
   }
   loop.spare.resize(states);
+  for (const GrowingState& state : growing_) loop.growing.push_back({&state, nullptr, 0});
   loop.rows.resize(call_.collected.size());
   for (size_t i = 0; i < loop.rows.size(); i++) {
     loop.rows[i].backward = call_.collected[i] != 0;
@@ -256,7 +262,9 @@ void ControlRunner::take_turn(LoopState& loop, const RunContext& run) {
     loop.rows[i].put_place(loop.turn, loop.given[said + states + i]);
   }
   const size_t body = loop.turn == 0 ? call_.turn_bodies() - 1 : 0;
-  std::vector<Tensor> results = run_turn(body, loop.operands, loop.given, run);
+  std::span<GrowingPlace> growing = loop.growing;
+  if (body != 0) growing = {};
+  std::vector<Tensor> results = run_turn(body, loop.operands, loop.given, run, growing);
   if (call_.counted) loop.goes_on = scalar<bool>(results[0], call_.name);
   for (size_t i = 0; i < states; i++) {
     Tensor& state = loop.operands[before + i];

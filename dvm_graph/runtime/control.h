@@ -11,10 +11,11 @@
 // A body is a program of its own (executor.h), compiled once, whose runners live here: a turn at
 // the dims of the turn before finds its kernels compiled and its memory laid out, and other dims
 // are bound anew. States stay where a turn left them; where they keep their shape, they
-// take turns in two places. Rows of scanned tensors are read where they lie, rows of collected ones
-// are stored where they belong, into memory that grows by half if nobody knows how many will come.
-// Nothing but conditions is read by the host. The first turn may have a body of its own, which says
-// the same of the states that there are then.
+// take turns in two places, and where turns only append to them, they are not moved
+// (runtime/growing_states.h). Rows of scanned tensors are read where they lie, rows of collected
+// ones are stored where they belong, into memory that grows by half if nobody knows how many will
+// come. Nothing but conditions is read by the host. The first turn may have a body of its own,
+// which says the same of the states that there are then.
 //
 // A body of launches only, whose states keep their shapes, is launched once for all turns behind
 // the first (Runner::repeat), or for as many as there is memory for what is collected. Where it has
@@ -32,6 +33,7 @@
 
 #include "runtime/chains.h"
 #include "runtime/device_pool.h"
+#include "runtime/growing_states.h"
 #include "runtime/launcher.h"
 #include "runtime/model.h"
 #include "runtime/output_pool.h"
@@ -66,10 +68,12 @@ class ControlRunner {
   void take_turn(LoopState& loop, const RunContext& run);
   void repeat_turns(LoopState& loop, const RunContext& run);
   std::vector<Tensor> run_turn(size_t body, std::span<const Tensor> operands,
-                               std::span<const Tensor> given, const RunContext& run);
+                               std::span<const Tensor> given, const RunContext& run,
+                               std::span<GrowingPlace> growing = {});
   int64_t most_turns(std::span<const Tensor> inputs) const;
   std::vector<Tensor> run_body(size_t body, std::span<const Tensor> inputs,
-                               std::span<const Tensor> given, const RunContext& run);
+                               std::span<const Tensor> given, const RunContext& run,
+                               std::span<GrowingPlace> growing = {});
   RunRequest request_for(size_t body, const RunContext& run);
   void add_statistics(size_t body, const Runner& runner, const RunContext& run,
                       int64_t start_ns) const;
@@ -82,7 +86,8 @@ class ControlRunner {
   OutputPool& pool_;
   const std::shared_ptr<SharedDevice> device_;
   std::vector<std::unique_ptr<Runner>> bodies_;
-  std::vector<char> steady_;          // by state: every turn gives it the shape that it had
+  std::vector<char> steady_;  // by state: every turn gives it the shape that it had
+  std::vector<GrowingState> growing_;
   std::optional<TurnShares> shares_;  // turns behind the first may go in one launch
   // Of the body or a chain of it for one core, by chain and share of the strands.
   std::map<std::pair<const Chain*, int64_t>, std::unique_ptr<Runner>> alone_;

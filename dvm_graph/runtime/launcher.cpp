@@ -83,10 +83,11 @@ Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& d
     : model_(model),
       schedule_(schedule),
       launched_(calls),
+      left_out_(model.calls.size()),
       device_(device),
       target_(target_for(cores, device.device->target())),
       programs_(model, target_),
-      ahead_(model, programs_, device.device->standby(), waiting_compiler_),
+      ahead_(model, programs_, device.device->standby(), waiting_compiler_, left_out_),
       rehearsal_(*device.device, programs_.table(), waiting_compiler_),
       prepared_(model.steps.size()) {
   size_t entries = 0;
@@ -100,6 +101,12 @@ Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& d
 
 void Launcher::invalidate(uint32_t first_step, uint32_t end_step) {
   for (uint32_t step = first_step; step < end_step; step++) prepared_[step].ready = false;
+}
+
+void Launcher::leave_out(uint32_t call, bool left_out) {
+  if ((left_out_[call] != 0) == left_out) return;
+  left_out_[call] = left_out ? 1 : 0;
+  invalidate(0, static_cast<uint32_t>(prepared_.size()));
 }
 
 void Launcher::forget() { programs_.forget(); }
@@ -141,7 +148,7 @@ void Launcher::prepare(uint32_t step, const RunContext& run) {
   out.scratch_bytes = 0;
   out.fallbacks = 0;
   for (const uint32_t call : std::get<LaunchStage>(model_.steps[step]).calls) {
-    if (!launched_.empty() && launched_[call] == 0) continue;
+    if ((!launched_.empty() && launched_[call] == 0) || left_out_[call] != 0) continue;
     position_ = 0;
     first_request_ = out.scratch.size();
     requests_.clear();
@@ -270,6 +277,7 @@ void Launcher::prepare_ahead(uint32_t end_step, const RunContext& run) {
 // Starts the launch of a prepared step, prepares later ones meanwhile, and sees the launch through.
 void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
   const Prepared& prepared = prepared_[step];
+  if (prepared.launches.empty()) return end_launch(step, end_step, run);
   bind_buffers(prepared, run);
   size_t done = 0;
   do {

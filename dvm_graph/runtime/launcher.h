@@ -13,6 +13,7 @@
 
 #include "runtime/ahead_compiler.h"
 #include "runtime/device_pool.h"
+#include "runtime/growing_states.h"
 #include "runtime/kernel_programs.h"
 #include "runtime/memory.h"
 #include "runtime/memory_plan.h"
@@ -32,6 +33,7 @@ struct RunRequest {
   // Symbols with their values, which whoever runs the model as a body knows; inputs bind the
   // others.
   std::span<const std::pair<uint32_t, int64_t>> symbols = {};
+  std::span<GrowingPlace> growing = {};  // where outputs may lie that inputs are the beginning of
 };
 
 // Throws CancelledError where somebody interrupts the run.
@@ -58,6 +60,9 @@ class Launcher {
 
   // What is prepared of these steps is out of date.
   void invalidate(uint32_t first_step, uint32_t end_step);
+
+  // Whether a call does not run, in the runs to come.
+  void leave_out(uint32_t call, bool left_out);
 
   // The programs of all kernels are to be made anew; steps have to be invalidated, too.
   void forget();
@@ -145,6 +150,7 @@ class Launcher {
   const Model& model_;
   const Schedule& schedule_;
   const std::span<const char> launched_;  // by call; empty: all are
+  std::vector<char> left_out_;            // by call
   SharedDevice& device_;
   const Target target_;
   // Of the caller, and of the worker that runs errands, where rehearsals leave it in the caches.

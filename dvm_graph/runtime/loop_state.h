@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/collected_rows.h"
+#include "runtime/growing_states.h"
 #include "runtime/tensor.h"
 
 namespace dvm {
@@ -18,6 +19,7 @@ struct LoopState {
   std::vector<Tensor> operands;  // of the body
   std::vector<Tensor> spare;     // by state: the other one of its two places
   std::vector<CollectedRows> rows;
+  std::vector<GrowingPlace> growing;
   std::vector<Tensor> given;  // memory for results of the body
 
   bool is_over() const { return turn >= most || !goes_on; }

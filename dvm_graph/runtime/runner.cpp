@@ -272,7 +272,7 @@ std::vector<Tensor> Runner::run_steps(std::span<const Tensor> inputs, std::span<
   if (profiler != nullptr) profiler->did("bind", "bind inputs", since);
   for (size_t index = 0; index < schedule_.segments.size(); index++) {
     if (profiler != nullptr) since = now_ns();
-    enter_segment(index, given);
+    enter_segment(index, given, request);
     if (profiler != nullptr) profiler->did("memory", "dims and memory", since);
     run_segment(schedule_.segments[index],
                 RunContext{dims_, placed_[index].infos.data(), buffers_.data() + kReservedBuffers,
@@ -320,10 +320,10 @@ void Runner::evaluate_dims() {
   binder_.check_assumptions(dims_);
 }
 
-void Runner::enter_segment(size_t index, std::span<const Tensor> given) {
+void Runner::enter_segment(size_t index, std::span<const Tensor> given, const RunRequest& request) {
   lay_out_segment(index);
   const Segment& segment = schedule_.segments[index];
-  place_outputs(segment, given);
+  place_outputs(segment, given, request);
   write_dims_of(segment);
 }
 
@@ -369,7 +369,8 @@ void Runner::plan_memory(size_t index) {
   placed.valid = true;
 }
 
-void Runner::place_outputs(const Segment& segment, std::span<const Tensor> given) {
+void Runner::place_outputs(const Segment& segment, std::span<const Tensor> given,
+                           const RunRequest& request) {
   for (const uint32_t value : segment.outputs) {
     const auto known = std::find(model_.outputs.begin(), model_.outputs.end(), value);
     const auto output = static_cast<size_t>(known - model_.outputs.begin());
@@ -379,7 +380,8 @@ void Runner::place_outputs(const Segment& segment, std::span<const Tensor> given
     put_shape(value, wanted.shape);
     const Tensor& offered = given_for(given, output);
     if (!offered.absent()) check_given(described, offered, wanted);
-    if (!offered.absent() && usable_in_place(offered)) {
+    if (!request.growing.empty() && place_behind(value, request)) {
+    } else if (!offered.absent() && usable_in_place(offered)) {
       wanted.data = offered.data;
       wanted.owner = offered.owner;
     } else {
@@ -393,6 +395,40 @@ void Runner::place_outputs(const Segment& segment, std::span<const Tensor> given
 void Runner::take_memory(Tensor& output, const std::string& name) {
   output.owner = output_pool_.take(bytes_of(output), name.c_str());
   output.data = static_cast<std::byte*>(output.owner.get());
+}
+
+// Whether an output is what an input holds and something behind that, and lies there from now on.
+bool Runner::place_behind(uint32_t value, const RunRequest& request) {
+  const auto is_of = [&](const GrowingPlace& place) { return place.state->to == value; };
+  const auto place = std::ranges::find_if(request.growing, is_of);
+  if (place == request.growing.end()) return false;
+  const GrowingState& state = *place->state;
+  const bool goes_on = grows(state);
+  launcher_.leave_out(state.copy, goes_on);
+  if (!goes_on) return false;
+  const Tensor& before = tensors_[state.from];
+  Tensor& after = tensors_[value];
+  const int64_t bytes = bytes_of(after);
+  if (place->memory == nullptr || bytes > place->bytes || before.data != place->memory.get()) {
+    int64_t room = 0;
+    if (__builtin_add_overflow(bytes, bytes / 2, &room)) room = bytes;
+    place->memory = output_pool_.take(room, model_.values[value].name.c_str());
+    place->bytes = room;
+    std::memcpy(place->memory.get(), before.data, static_cast<size_t>(bytes_of(before)));
+  }
+  after.owner = place->memory;
+  after.data = static_cast<std::byte*>(after.owner.get());
+  return true;
+}
+
+// Nothing else is stored where the copy would be.
+bool Runner::grows(const GrowingState& state) const {
+  const Tensor& before = tensors_[state.from];
+  const int64_t elements = bytes_of(before) / static_cast<int64_t>(size_of(before.dtype));
+  return bytes_of(tensors_[state.to]) >= bytes_of(before) &&
+         std::ranges::all_of(state.behind, [&](DimSlot slot) {
+           return dims_.ok(slot) && dims_.values()[slot] >= elements;
+         });
 }
 
 // A given array that shares memory with an input is filled at the end.

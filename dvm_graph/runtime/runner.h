@@ -120,13 +120,16 @@ class Runner {
   void bind_inputs(std::span<const Tensor> inputs, const RunRequest& request);
   void accept(uint32_t value, const Tensor& tensor);
   void evaluate_dims();
-  void enter_segment(size_t index, std::span<const Tensor> given);
+  void enter_segment(size_t index, std::span<const Tensor> given, const RunRequest& request);
   void lay_out_segment(size_t index);
   void begin_turns(std::span<const Tensor> inputs, const RunRequest& request);
   double seconds_of(const Chain* chain) const;
   void plan_memory(size_t index);
-  void place_outputs(const Segment& segment, std::span<const Tensor> given);
+  void place_outputs(const Segment& segment, std::span<const Tensor> given,
+                     const RunRequest& request);
   void take_memory(Tensor& output, const std::string& name);
+  bool place_behind(uint32_t value, const RunRequest& request);
+  bool grows(const GrowingState& state) const;
   bool usable_in_place(const Tensor& given) const;
   void write_dims(const DimsWrite& write, int64_t bytes);
   void write_dims_of(const Segment& segment);

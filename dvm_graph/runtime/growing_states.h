@@ -1,0 +1,32 @@
+// States of a loop that turns only append to: what a turn makes of one is a copy of it, and behind
+// that something else. Such a state stays where it is, in memory that grows by half, and is not
+// copied by a kernel that every turn would have to compile for another size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/model.h"
+
+namespace dvm {
+
+struct GrowingState {
+  uint32_t from = 0, to = 0;    // values of the body: an input and an output
+  uint32_t copy = 0;            // the call that copies the one to where the other begins
+  std::vector<DimSlot> behind;  // where what others store begins, in elements
+};
+
+// Of a body whose states are its inputs from `first_input` and its outputs from `first_output` on.
+std::vector<GrowingState> growing_states(const Model& body, size_t states, size_t first_input,
+                                         size_t first_output);
+
+// Where such a state lies while the loop goes on.
+struct GrowingPlace {
+  const GrowingState* state = nullptr;
+  std::shared_ptr<void> memory;  // absent: it lies where the loop found it
+  int64_t bytes = 0;             // of that
+};
+
+}  // namespace dvm
