@@ -25,7 +25,9 @@ std::vector<CompileTime> compile_times(const Model& model, const Dims& dims, con
     const DistinctKernel& kernel = table.kernels[bound.kernel];
     if (seen[bound.kernel]++ != 0) continue;
     if (!std::all_of(kernel.slots.begin(), kernel.slots.end(),
-                     [&](DimSlot slot) { return dims.ok(slot); })) {
+                     [&](DimSlot slot) { return dims.ok(slot); }) ||
+        !std::ranges::all_of(kernel.strides,
+                             [&](const StrideSlot& slot) { return dims.ok(slot.stride); })) {
       continue;
     }
     arguments.clear();

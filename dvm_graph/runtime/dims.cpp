@@ -87,13 +87,23 @@ std::string DimTable::text(DimSlot slot, int depth) const {
          operand(instruction.b);
 }
 
-bool DimTable::is_nonnegative(DimSlot slot) const {
-  if (slot == kNoSlot) return true;
-  const DimInstruction& dim = instructions[static_cast<size_t>(slot)];
-  if (dim.op == DimOp::constant) return dim.a >= 0;
-  if (dim.op == DimOp::symbol) return true;
-  return (dim.op == DimOp::add || dim.op == DimOp::mul) &&
-         is_nonnegative(static_cast<DimSlot>(dim.a)) && is_nonnegative(static_cast<DimSlot>(dim.b));
+std::vector<char> DimTable::nonnegative() const {
+  std::vector<char> known;
+  for (const auto& [op, a, b] : instructions) {
+    const auto is = [&](int64_t slot) { return known[static_cast<size_t>(slot)] != 0; };
+    switch (op) {
+      case DimOp::constant: known.push_back(a >= 0); break;
+      case DimOp::symbol: known.push_back(true); break;
+      case DimOp::add:
+      case DimOp::mul:
+      case DimOp::floordiv:
+      case DimOp::mod:
+      case DimOp::min: known.push_back(is(a) && is(b)); break;
+      case DimOp::max: known.push_back(is(a) || is(b)); break;
+      default: known.push_back(false);
+    }
+  }
+  return known;
 }
 
 Dims::Dims(const DimTable& table)

@@ -55,8 +55,8 @@ struct DimTable {
 
   // For messages: "seq + 1". Expressions nested deeper than `depth` are cut short.
   std::string text(DimSlot slot, int depth = 6) const;
-  // Whether it is 0 or more whatever its symbols are, as far as sums and products tell.
-  bool is_nonnegative(DimSlot slot) const;
+  // By slot: whether it is 0 or more whatever its symbols are, as far as its operands tell.
+  std::vector<char> nonnegative() const;
 };
 
 // Never a size: what bad slots hold, so that comparing values compares states too.

@@ -1,37 +1,44 @@
 #include "runtime/growing_states.h"
 
 #include <algorithm>
-#include <optional>
 #include <variant>
 
 namespace dvm {
 namespace {
 
-bool copies(const KernelPlan& plan, uint32_t from, uint32_t to) {
+// Whether a kernel copies the one from its beginning to that of the other; where rows lie is for
+// the run to see.
+bool copies(const KernelPlan& plan, GrowingState& state) {
   if (plan.nodes.size() != 2 || plan.nodes[0].op != PlanOp::load_ ||
       plan.nodes[1].op != PlanOp::store_) {
     return false;
   }
   const Access& load = plan.accesses[static_cast<size_t>(plan.nodes[0].access)];
   const Access& store = plan.accesses[static_cast<size_t>(plan.nodes[1].access)];
-  return load.value == static_cast<int32_t>(from) && store.value == static_cast<int32_t>(to) &&
-         load.offset == kNoSlot && store.offset == kNoSlot && load.strides == store.strides;
-}
-
-// Where a kernel stores into a value, whose rows go on from there; nothing: that is not known.
-std::optional<DimSlot> stored_at(const DimTable& dims, const Access& access) {
-  const bool forward = std::ranges::all_of(
-      access.strides, [&](DimSlot stride) { return dims.is_nonnegative(stride); });
-  if (access.offset == kNoSlot || !forward) return std::nullopt;
-  return access.offset;
+  if (load.value != static_cast<int32_t>(state.from) || load.offset != kNoSlot ||
+      store.value != static_cast<int32_t>(state.to) || store.offset != kNoSlot) {
+    return false;
+  }
+  for (size_t axis = 0; axis < plan.extents.size(); axis++) {
+    const auto along = [&](const Access& access) {
+      return axis < access.strides.size() ? access.strides[axis] : kNoSlot;
+    };
+    const DimSlot from = along(load), to = along(store);
+    if (from != to) state.strides.push_back({from, to, plan.extents[axis]});
+  }
+  return true;
 }
 
 // All calls that write the output: the copy, and others behind it. False: they do something else.
 bool find_writers(const Model& body, GrowingState& state) {
+  const std::vector<char> nonnegative = body.dims.nonnegative();
+  const auto is_forward = [&](DimSlot stride) {
+    return stride == kNoSlot || nonnegative[static_cast<size_t>(stride)] != 0;
+  };
   int copies_found = 0;
   for (uint32_t call = 0; call < body.calls.size(); call++) {
     const KernelPlan& plan = body.kernels[body.calls[call].kernel].plan;
-    if (copies(plan, state.from, state.to) && body.calls[call].guard == kNoSlot) {
+    if (body.calls[call].guard == kNoSlot && copies(plan, state)) {
       state.copy = call;
       copies_found++;
       continue;
@@ -40,9 +47,9 @@ bool find_writers(const Model& body, GrowingState& state) {
       if (node.op != PlanOp::store_) continue;
       const Access& access = plan.accesses[static_cast<size_t>(node.access)];
       if (access.value != static_cast<int32_t>(state.to)) continue;
-      const std::optional<DimSlot> at = stored_at(body.dims, access);
-      if (!at) return false;
-      state.behind.push_back(*at);
+      if (access.offset == kNoSlot || !std::ranges::all_of(access.strides, is_forward))
+        return false;
+      state.behind.push_back(access.offset);
     }
   }
   return copies_found == 1 && std::ranges::none_of(body.steps, [&](const Step& step) {
@@ -61,11 +68,22 @@ bool is_launched(const Model& body, uint32_t call) {
 
 }  // namespace
 
+bool GrowingState::grows(const Dims& dims, int64_t elements) const {
+  const auto value = [&](DimSlot slot) { return slot == kNoSlot ? 0 : dims.values()[slot]; };
+  return std::ranges::all_of(
+             behind, [&](DimSlot slot) { return dims.ok(slot) && value(slot) >= elements; }) &&
+         std::ranges::all_of(strides, [&](const Strides& of) {
+           return value(of.extent) == 1 || value(of.from) == value(of.to);
+         });
+}
+
 std::vector<GrowingState> growing_states(const Model& body, size_t states, size_t first_input,
                                          size_t first_output) {
   std::vector<GrowingState> found;
   for (size_t i = 0; i < states; i++) {
-    GrowingState state{body.inputs[first_input + i], body.outputs[first_output + i], 0, {}};
+    GrowingState state;
+    state.from = body.inputs[first_input + i];
+    state.to = body.outputs[first_output + i];
     const ModelValue &from = body.values[state.from], &to = body.values[state.to];
     if (from.opaque || to.opaque || from.dtype != to.dtype || from.shape == to.shape) continue;
     if (to.storage != Storage::output || std::ranges::count(body.outputs, state.to) != 1) continue;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/dims.h"
 #include "runtime/model.h"
 
 namespace dvm {
@@ -16,6 +17,16 @@ struct GrowingState {
   uint32_t from = 0, to = 0;    // values of the body: an input and an output
   uint32_t copy = 0;            // the call that copies the one to where the other begins
   std::vector<DimSlot> behind;  // where what others store begins, in elements
+
+  // Strides of the copy in both that may not be the same, and the extent along them.
+  struct Strides {
+    DimSlot from, to, extent;
+  };
+  std::vector<Strides> strides;
+
+  // Whether each element is copied to where it would be if the one lay where the other does, and
+  // nothing else is stored there.
+  bool grows(const Dims& dims, int64_t elements) const;
 };
 
 // Of a body whose states are its inputs from `first_input` and its outputs from `first_output` on.

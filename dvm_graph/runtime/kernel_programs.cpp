@@ -13,15 +13,21 @@ KernelPrograms::KernelPrograms(const Model& model, const Target& target)
       entries_(table_.kernels.size()) {
   for (size_t i = 0; i < entries_.size(); i++) {
     entries_[i].dims.resize(table_.kernels[i].slots.size());
+    entries_[i].strides.resize(table_.kernels[i].strides.size());
   }
 }
 
 bool KernelPrograms::is_current(uint32_t call, const Dims& dims, const ValueInfo* values) const {
   const Entry& known = entry(call);
-  const std::vector<DimSlot>& slots = table_.kernels[bound(call).kernel].slots;
+  const DistinctKernel& distinct = table_.kernels[bound(call).kernel];
   if (!known.valid) return false;
-  for (size_t i = 0; i < slots.size(); i++) {
-    if (known.dims[i] != dims.values()[slots[i]]) return false;
+  for (size_t i = 0; i < distinct.slots.size(); i++) {
+    if (known.dims[i] != dims.values()[distinct.slots[i]]) return false;
+  }
+  for (size_t i = 0; i < distinct.strides.size(); i++) {
+    const auto [stride, extent] = distinct.strides[i];
+    if (dims.values()[extent] == 1 && dims.ok(stride)) continue;
+    if (known.strides[i] != dims.values()[stride]) return false;
   }
   size_t at = 0;
   for (const Argument& argument : bound(call).arguments) {
@@ -41,6 +47,9 @@ void KernelPrograms::compile(uint32_t call, const Dims& dims, const ValueInfo* v
   made.valid = false;
   for (size_t i = 0; i < distinct.slots.size(); i++) {
     made.dims[i] = dims.at(distinct.slots[i], name_of(call));
+  }
+  for (size_t i = 0; i < distinct.strides.size(); i++) {
+    made.strides[i] = dims.at(distinct.strides[i].stride, name_of(call));
   }
   arguments_.clear();
   made.left.clear();

@@ -9,47 +9,59 @@
 namespace dvm {
 namespace {
 
-// Whether an argument may begin where an access does: what is stored, or loaded by a vector kernel,
-// of a value that is touched nowhere else. Halves are counted in pairs from where the value begins
-// (vm/pairs.h).
-bool begins_by_itself(const KernelPlan& plan, size_t index, const DimTable& dims, DType dtype) {
-  const Access& access = plan.accesses[index];
-  if (access.offset == kNoSlot || access.packed_panels || size_of(dtype) < sizeof(float)) {
-    return false;
-  }
-  if (dims.instructions[static_cast<size_t>(access.offset)].op == DimOp::constant) return false;
-  for (size_t other = 0; other < plan.accesses.size(); other++) {
-    if (other != index && plan.accesses[other].value == access.value) return false;
-  }
-  const auto at = static_cast<int32_t>(index);
-  for (const PlanNode& node : plan.nodes) {
-    const bool moves =
-        node.op == PlanOp::store_ || (node.op == PlanOp::load_ && plan.kind == KernelKind::vector);
-    if (node.weights == at || (node.access == at && !moves)) return false;
-  }
-  return std::ranges::all_of(access.strides,
-                             [&](DimSlot stride) { return dims.is_nonnegative(stride); });
-}
+// Which accesses of a model's kernels arguments may begin at.
+class Beginnings {
+ public:
+  explicit Beginnings(const Model& model) : model_(model), nonnegative_(model.dims.nonnegative()) {}
 
-// Gives arguments the numbers 0, 1, ... in the order of the plan's accesses.
-std::vector<Argument> take_arguments(KernelPlan& plan, const Model& model) {
-  std::vector<Argument> arguments;
-  std::vector<DimSlot> offsets;
-  for (size_t i = 0; i < plan.accesses.size(); i++) {
-    const DType dtype = model.values[static_cast<size_t>(plan.accesses[i].value)].dtype;
-    const bool itself = begins_by_itself(plan, i, model.dims, dtype);
-    offsets.push_back(itself ? plan.accesses[i].offset : kNoSlot);
+  // What is stored, or loaded by a vector kernel, of a value that is touched nowhere else. Halves
+  // are counted in pairs from where the value begins (vm/pairs.h).
+  bool may_begin_at(const KernelPlan& plan, size_t index) const {
+    const Access& access = plan.accesses[index];
+    const DType dtype = model_.values[static_cast<size_t>(access.value)].dtype;
+    if (access.offset == kNoSlot || is_number(access.offset) || access.packed_panels ||
+        size_of(dtype) < sizeof(float)) {
+      return false;
+    }
+    const auto touches = [&](const Access& other) { return other.value == access.value; };
+    if (std::ranges::count_if(plan.accesses, touches) > 1) return false;
+    const auto at = static_cast<int32_t>(index);
+    for (const PlanNode& node : plan.nodes) {
+      const bool moves = node.op == PlanOp::store_ ||
+                         (node.op == PlanOp::load_ && plan.kind == KernelKind::vector);
+      if (node.weights == at || (node.access == at && !moves)) return false;
+    }
+    return std::ranges::all_of(access.strides, [&](DimSlot stride) {
+      return stride == kNoSlot || nonnegative_[static_cast<size_t>(stride)] != 0;
+    });
   }
-  for (size_t i = 0; i < plan.accesses.size(); i++) {
-    Access& access = plan.accesses[i];
-    const Argument argument{static_cast<uint32_t>(access.value), offsets[i]};
-    const auto known = std::ranges::find(arguments, argument);
-    access.value = static_cast<int32_t>(known - arguments.begin());
-    if (argument.offset != kNoSlot) access.offset = kNoSlot;
-    if (known == arguments.end()) arguments.push_back(argument);
+
+  // Gives arguments the numbers 0, 1, ... in the order of the plan's accesses.
+  std::vector<Argument> take_arguments(KernelPlan& plan) const {
+    std::vector<Argument> arguments;
+    for (const Access& access : plan.accesses) {
+      const auto index = static_cast<size_t>(&access - plan.accesses.data());
+      const auto value = static_cast<uint32_t>(access.value);
+      arguments.push_back({value, may_begin_at(plan, index) ? access.offset : kNoSlot});
+    }
+    std::vector<Argument> distinct;
+    for (size_t i = 0; i < arguments.size(); i++) {
+      const auto known = std::ranges::find(distinct, arguments[i]);
+      plan.accesses[i].value = static_cast<int32_t>(known - distinct.begin());
+      if (arguments[i].offset != kNoSlot) plan.accesses[i].offset = kNoSlot;
+      if (known == distinct.end()) distinct.push_back(arguments[i]);
+    }
+    return distinct;
   }
-  return arguments;
-}
+
+ private:
+  bool is_number(DimSlot slot) const {
+    return model_.dims.instructions[static_cast<size_t>(slot)].op == DimOp::constant;
+  }
+
+  const Model& model_;
+  const std::vector<char> nonnegative_;  // by slot
+};
 
 // Equal by bits: to C++, 0.0 and -0.0 are equal.
 bool equal_plans(const KernelPlan& a, const KernelPlan& b) {
@@ -61,13 +73,13 @@ bool equal_plans(const KernelPlan& a, const KernelPlan& b) {
 
 class Builder {
  public:
-  explicit Builder(const Model& model) : model_(model) {}
+  explicit Builder(const Model& model) : model_(model), beginnings_(model) {}
 
   KernelTable build() && {
     for (const ModelKernel& kernel : model_.kernels) {
       KernelPlan plan = kernel.plan;
       plan.name.clear();
-      BoundKernel bound{0, take_arguments(plan, model_)};
+      BoundKernel bound{0, beginnings_.take_arguments(plan)};
       bound.kernel = find(plan, kernel.apart, bound.arguments);
       if (bound.kernel == table_.kernels.size()) {
         add(std::move(plan), bound.arguments);
@@ -91,7 +103,7 @@ class Builder {
 
   void add(KernelPlan plan, const std::vector<Argument>& arguments) {
     DistinctKernel& kernel = table_.kernels.emplace_back();
-    kernel.slots = slots_of(plan);
+    kernel.slots = slots_beside_strides(plan);
     for (const Argument& argument : arguments) {
       if (argument.offset != kNoSlot) continue;  // what is left of it counts
       const std::vector<DimSlot>& shape = model_.values[argument.value].shape;
@@ -99,6 +111,13 @@ class Builder {
     }
     std::sort(kernel.slots.begin(), kernel.slots.end());
     kernel.slots.erase(std::unique(kernel.slots.begin(), kernel.slots.end()), kernel.slots.end());
+    kernel.strides = strides_of(plan);
+    std::ranges::sort(kernel.strides);
+    kernel.strides.erase(std::unique(kernel.strides.begin(), kernel.strides.end()),
+                         kernel.strides.end());
+    std::erase_if(kernel.strides, [&](const StrideSlot& slot) {
+      return std::ranges::binary_search(kernel.slots, slot.stride);
+    });
     kernel.plan = std::move(plan);
     examples_.push_back(arguments);
   }
@@ -115,6 +134,7 @@ class Builder {
   }
 
   const Model& model_;
+  const Beginnings beginnings_;
   KernelTable table_;
   std::vector<std::vector<Argument>> examples_;  // arguments of the first of its kind, by kernel
 };

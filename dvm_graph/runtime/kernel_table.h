@@ -16,12 +16,15 @@
 #include <vector>
 
 #include "runtime/model.h"
+#include "runtime/plan_dims.h"
 
 namespace dvm {
 
 struct DistinctKernel {
-  KernelPlan plan;             // nameless; accesses count arguments instead of the model's values
-  std::vector<DimSlot> slots;  // all that the programs depend on, ascending
+  KernelPlan plan;  // nameless; accesses count arguments instead of the model's values
+  // All that the programs depend on, ascending; and strides that are not among them.
+  std::vector<DimSlot> slots;
+  std::vector<StrideSlot> strides;
   Apart apart = Apart::if_needed;
 };
 

@@ -78,8 +78,8 @@ class Checker {
 
   void check_kernel(const ModelKernel& kernel) const {
     const KernelPlan& plan = kernel.plan;
-    for (const DimSlot slot : slots_of(plan)) check_slot(slot, plan.name);
     check_axes(plan);
+    for (const DimSlot slot : slots_of(plan)) check_slot(slot, plan.name);
     for (const Access& access : plan.accesses) {
       require(access.value >= 0, plan.name + " accesses no value");
       check_buffer(static_cast<uint32_t>(access.value), plan.name);

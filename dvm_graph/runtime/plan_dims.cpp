@@ -7,10 +7,15 @@
 namespace dvm {
 
 std::vector<DimSlot> slots_of(const KernelPlan& plan) {
+  std::vector<DimSlot> slots = slots_beside_strides(plan);
+  for (const StrideSlot& slot : strides_of(plan)) slots.push_back(slot.stride);
+  return slots;
+}
+
+std::vector<DimSlot> slots_beside_strides(const KernelPlan& plan) {
   std::vector<DimSlot> slots = plan.extents;
   for (const Access& access : plan.accesses) {
     slots.push_back(access.offset);
-    slots.insert(slots.end(), access.strides.begin(), access.strides.end());
   }
   for (const PlanNode& node : plan.nodes) {
     slots.push_back(node.limit);
@@ -19,6 +24,17 @@ std::vector<DimSlot> slots_of(const KernelPlan& plan) {
     slots.insert(slots.end(), node.window.begin(), node.window.end());
   }
   std::erase(slots, kNoSlot);
+  return slots;
+}
+
+std::vector<StrideSlot> strides_of(const KernelPlan& plan) {
+  std::vector<StrideSlot> slots;
+  for (const Access& access : plan.accesses) {
+    for (size_t axis = 0; axis < access.strides.size(); axis++) {
+      if (access.strides[axis] == kNoSlot) continue;
+      slots.push_back({access.strides[axis], plan.extents[axis]});
+    }
+  }
   return slots;
 }
 

@@ -11,6 +11,17 @@ namespace dvm {
 
 // All slots of a plan (extents, accesses, nodes); may repeat.
 std::vector<DimSlot> slots_of(const KernelPlan& plan);
+// Without the strides of accesses.
+std::vector<DimSlot> slots_beside_strides(const KernelPlan& plan);
+
+// How far rows lie apart, which says nothing where the extent of their axis is 1.
+struct StrideSlot {
+  DimSlot stride = kNoSlot, extent = kNoSlot;
+
+  auto operator<=>(const StrideSlot&) const = default;
+};
+// Those of accesses; may repeat.
+std::vector<StrideSlot> strides_of(const KernelPlan& plan);
 
 // True where the call has no guard or its value is not 0. A guard without a value does not hold.
 bool guard_holds(const KernelCall& call, const Dims& dims);

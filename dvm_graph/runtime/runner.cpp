@@ -403,32 +403,23 @@ bool Runner::place_behind(uint32_t value, const RunRequest& request) {
   const auto place = std::ranges::find_if(request.growing, is_of);
   if (place == request.growing.end()) return false;
   const GrowingState& state = *place->state;
-  const bool goes_on = grows(state);
-  launcher_.leave_out(state.copy, goes_on);
-  if (!goes_on) return false;
   const Tensor& before = tensors_[state.from];
   Tensor& after = tensors_[value];
-  const int64_t bytes = bytes_of(after);
+  const int64_t bytes = bytes_of(after), held = bytes_of(before);
+  const bool goes_on =
+      bytes >= held && state.grows(dims_, held / static_cast<int64_t>(size_of(before.dtype)));
+  launcher_.leave_out(state.copy, goes_on);
+  if (!goes_on) return false;
   if (place->memory == nullptr || bytes > place->bytes || before.data != place->memory.get()) {
     int64_t room = 0;
     if (__builtin_add_overflow(bytes, bytes / 2, &room)) room = bytes;
     place->memory = output_pool_.take(room, model_.values[value].name.c_str());
     place->bytes = room;
-    std::memcpy(place->memory.get(), before.data, static_cast<size_t>(bytes_of(before)));
+    std::memcpy(place->memory.get(), before.data, static_cast<size_t>(held));
   }
   after.owner = place->memory;
   after.data = static_cast<std::byte*>(after.owner.get());
   return true;
-}
-
-// Nothing else is stored where the copy would be.
-bool Runner::grows(const GrowingState& state) const {
-  const Tensor& before = tensors_[state.from];
-  const int64_t elements = bytes_of(before) / static_cast<int64_t>(size_of(before.dtype));
-  return bytes_of(tensors_[state.to]) >= bytes_of(before) &&
-         std::ranges::all_of(state.behind, [&](DimSlot slot) {
-           return dims_.ok(slot) && dims_.values()[slot] >= elements;
-         });
 }
 
 // A given array that shares memory with an input is filled at the end.

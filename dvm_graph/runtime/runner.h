@@ -129,7 +129,6 @@ class Runner {
                      const RunRequest& request);
   void take_memory(Tensor& output, const std::string& name);
   bool place_behind(uint32_t value, const RunRequest& request);
-  bool grows(const GrowingState& state) const;
   bool usable_in_place(const Tensor& given) const;
   void write_dims(const DimsWrite& write, int64_t bytes);
   void write_dims_of(const Segment& segment);

@@ -132,11 +132,14 @@ class Simulator {
 
   void compile(uint32_t call) {
     if (programs_.is_current(call, dims_, infos_.data())) return;
-    for (const DimSlot slot : programs_.table().kernels[programs_.bound(call).kernel].slots) {
-      if (dims_.ok(slot)) continue;
+    const DistinctKernel& kernel = programs_.table().kernels[programs_.bound(call).kernel];
+    const auto require = [&](DimSlot slot) {
+      if (dims_.ok(slot)) return;
       throw InputError("kernel " + programs_.name_of(call) +
                        " depends on a dim that is not given: " + model_.dims.text(slot));
-    }
+    };
+    for (const DimSlot slot : kernel.slots) require(slot);
+    for (const StrideSlot& slot : kernel.strides) require(slot.stride);
     int64_t least = 0;
     for (int round = 0; round < std::max(request_.compile_repeats, 1); ++round) {
       const int64_t start = now_ns();

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.end_to_end.test_control_flow import agrees, parse
+from tests.end_to_end.test_control_flow import agrees, normal, parse
 
 TURNS = (0, 1, 2, 3, 40, 300)
 
@@ -122,6 +122,34 @@ def test_loops_in_loops_grow_what_is_around() -> None:
       >
     }"""
     agrees(parse(text), *({k: v for k, v in feeds(n).items() if k != "w"} for n in (0, 1, 5, 20)))
+
+
+BATCHES = """g (int64 n, float[b, c, 4] x, float[b, k, 4] q) => (float[b, l, 4] y) {
+  y, z = Loop (n, "", q, x) <
+    body = turn (int64 i, bool go, float[b, p, 4] s, float[b, c, 4] h) => (bool on, float[b, r, 4] t, float[b, c, 4] g1) {
+      on = Identity(go)
+      g1 = Tanh(h)
+      e = Neg(h)
+      t = Concat<axis = 1>(s, e)
+    }
+  >
+}"""
+
+
+def test_states_of_a_batch() -> None:
+    """Those of one sequence lie one behind the other, which only the run tells; those of several do not."""
+    runs = [
+        {"n": np.array(n), "x": normal(b, c, 4), "q": normal(b, k, 4)}
+        for n in (0, 1, 2, 50)
+        for b in (1, 3, 0)
+        for c, k in ((1, 1), (2, 0), (0, 3))
+    ]
+    model = agrees(parse(BATCHES), *runs)
+    counts = {}
+    for b in (1, 3):
+        model.run({"n": np.array(100), "x": normal(b, 1, 4), "q": normal(b, 1, 4)})
+        counts[b] = model.statistics.kernels_compiled
+    assert counts[1] < 20 < 100 < counts[3]
 
 
 TOKENS = """g (int64 n, float[b, 64] x, TYPE[1, k] q) => (TYPE[1, m] y, float[b, 64] z) {
