@@ -151,6 +151,7 @@ class _Walk:
         folded = self._folding.fold_each(list(self._graph.nodes)[mark:])
         for output in node.outputs:
             made = self._values.get(output, output)
+            made.members = made.members and tuple(folded.get(v, v) for v in made.members)
             self._values[output] = folded.get(made, made)
 
     def _value(self, value: Value) -> Value:
@@ -405,9 +406,8 @@ class _Walk:
 
     def _stacked(self, rows: Sequence[Value]) -> Value:
         build = self._builder
-        return build.concat(
-            [build.op("reshape", row, shape=(1, *(row.shape or ()))) for row in rows], 0
-        )
+        parts = [build.op("reshape", row, shape=(1, *(row.shape or ()))) for row in rows]
+        return build.concat(parts, 0)
 
     def _try_control(self, node: Node, operands: Sequence[Value | None]) -> bool:
         if not node.regions or self._tentative:

@@ -193,6 +193,22 @@ def test_parts_of_sizes_that_the_run_tells() -> None:
     agrees(PARTS, *runs, {"x": normal(7, 4), "size": i64(3), "i": i64(-1)})
 
 
+def test_parts_of_a_constant() -> None:
+    """As many as are not kept as views of it."""
+    rows = ", ".join(str(i) for i in range(169))
+    agrees(
+        f"""g () => (float[a, 1] y, float[b, 13] z) {{
+          c = Constant<value = float[13, 13] {{{rows}}}>()
+          one = Constant<value_int = 1>()
+          n = Neg(c)
+          s = SplitToSequence<axis = -1, keepdims = 1>(n, one)
+          y = ConcatFromSequence<axis = 0>(s)
+          z = ConcatFromSequence<axis = 1>(s)
+        }}""",
+        {},
+    )
+
+
 def test_rows_become_an_axis() -> None:
     agrees(STACKED, {"x": normal(3, 5), "i": i64(0)}, {"x": normal(1, 1), "i": i64(0)})
 
