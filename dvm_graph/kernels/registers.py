@@ -66,12 +66,20 @@ def cast_needs_narrow(source: DType, target: DType) -> bool:
 
 
 def is_saturated(value: Value, target: DType) -> bool:
-    """Whether an integer ends as what is quantised does: within the bounds of its type, NaN at the lower one."""
+    """Whether an integer ends as what is quantised does: within the bounds of its type, NaN at the lower one.
+
+    A float below all integers of a type becomes the least of them, where the type is as wide as registers; narrower ones wrap
+    what they are cast from, and so do all what are integers.
+    """
     low, high = _RANGE.get(target, (1, 0))
     least, value = _bounded(value, "max")
-    if least is None or value.producer is None or value.producer.op != "cast":
+    cast = value.made_by("cast")
+    if least is None or cast is None or value.dtype not in (DType.INT32, DType.INT64):
         return False
-    greatest, _ = _bounded(value.producer.required(0), "min")
+    source = cast.required(0)
+    if not source.dtype.is_float:
+        return False
+    greatest, _ = _bounded(source, "min")
     return greatest is not None and low <= least <= greatest <= high
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+import dvm_graph
 from tests.tolerances import assert_close
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -65,6 +66,27 @@ def model_from_text(text: str, opset: int = 21) -> onnx.ModelProto:
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+Feeds: TypeAlias = Mapping[str, "Array | tuple[int, ...]"]
+"""By input: an array, or the shape of normally distributed float32."""
+
+
+def assert_agrees(text: str, *runs: Feeds, opset: int = 21, precision: Any = None) -> None:
+    """A model, compiled once, gives what onnxruntime gives, in each of some runs: shapes, types and numbers."""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
+    reference, compiled = session(model), dvm_graph.optimize(model)
+    generator = np.random.default_rng(0)
+    for run in runs:
+        feeds = {
+            name: generator.standard_normal(fed, np.float32) if isinstance(fed, tuple) else fed
+            for name, fed in run.items()
+        }
+        expected = reference.run(None, feeds)
+        actual = compiled.run(feeds)
+        for mine, theirs in zip(actual, expected, strict=True):
+            assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype), known_dims(feeds)
+        assert_all_close(actual, expected, 64, precision)
 
 
 def known_dims(feeds: Mapping[str, Array]) -> str:
