@@ -113,7 +113,7 @@ def _broadcast(below: _Strided, shape: tuple[Dim, ...], facts: Facts) -> _Stride
     skip = len(shape) - len(below.shape)
     strides: list[Dim] = [0] * skip
     for extent, stride, whole in zip(below.shape, below.strides, shape[skip:], strict=True):
-        if _same(extent, whole, facts):
+        if facts.same(extent, whole):
             strides.append(stride)
         else:
             strides.append(select(equal(extent, 1), 0, stride))
@@ -162,7 +162,7 @@ def _next_group(old: Sequence[Dim], new: Sequence[Dim], facts: Facts) -> tuple[i
     """Where the innermost groups of equal size start, in the old and in the new shape."""
     i, j = max(len(old) - 1, 0), max(len(new) - 1, 0)
     while True:
-        if _same(product(old[i:]), product(new[j:]), facts):
+        if facts.same(product(old[i:]), product(new[j:])):
             return i, j
         if i and (not j or _within(product(old[i:]), product(new[j:]), facts)):
             i -= 1
@@ -178,15 +178,9 @@ def _within(inner: Dim, outer: Dim, facts: Facts) -> bool:
 
 def _merged_stride(below: _Strided, start: int, stop: int, facts: Facts) -> Dim | None:
     """Stride of the axes [start, stop) as one axis; None: they are not one."""
-    axes = [a for a in range(start, stop) if not _same(below.shape[a], 1, facts)]
+    axes = [a for a in range(start, stop) if not facts.same(below.shape[a], 1)]
     for outer, inner in itertools.pairwise(axes):
         whole = mul(below.shape[inner], below.strides[inner])
-        if not _same(below.strides[outer], whole, facts):
+        if not facts.same(below.strides[outer], whole):
             return None
     return below.strides[axes[-1]] if axes else 1
-
-
-def _same(a: Dim, b: Dim, facts: Facts) -> bool:
-    if isinstance(a, int) and isinstance(b, int):
-        return a == b
-    return facts.same(a, b)

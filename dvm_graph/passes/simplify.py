@@ -211,16 +211,10 @@ def _transpose_of_units(node: Node, builder: Builder) -> Value | None:
     """A transpose that moves only axes of extent 1 is a reshape."""
     source = node.required(0)
     assert source.shape is not None
-    moved = [axis for axis in node.attrs["perm"] if not _is_one(source.shape[axis], builder)]
+    moved = [axis for axis in node.attrs["perm"] if not builder.facts.same(source.shape[axis], 1)]
     if moved != sorted(moved):
         return None
     return builder.op("reshape", source, shape=node.output.shape)
-
-
-def _is_one(extent: Any, builder: Builder) -> bool:
-    if isinstance(extent, int):
-        return extent == 1
-    return builder.facts.same(extent, 1)
 
 
 def _reshape_chain(node: Node, builder: Builder) -> Value | None:

@@ -60,7 +60,7 @@ def _divide(user: Node, concat: Node, builder: Builder) -> int | None:
     from_end = axis - rank
     shape, wanted = concat.output.shape, user.output.shape
     assert shape is not None and wanted is not None
-    if not _same(wanted[from_end], shape[axis], builder.facts):
+    if not builder.facts.same(wanted[from_end], shape[axis]):
         return None
     sizes = _sizes(concat)
     for operand in user.inputs:
@@ -75,8 +75,8 @@ def _same_axis(source: Value, axis: int, result: Value, facts: Facts) -> int | N
     assert before is not None and after is not None
     inner = product(before[axis + 1 :])
     for other in range(len(after)):
-        if _same(after[other], before[axis], facts) and _same(
-            product(after[other + 1 :]), inner, facts
+        if facts.same(after[other], before[axis]) and facts.same(
+            product(after[other + 1 :]), inner
         ):
             return other
     return None
@@ -90,7 +90,7 @@ def _divisible(operand: Value, from_end: int, sizes: Sequence[Dim], builder: Bui
     assert shape is not None
     if _in_parts(operand, from_end, sizes, builder.facts) or not _varies(shape, from_end):
         return True
-    if not _same(shape[from_end], _total(sizes), builder.facts):
+    if not builder.facts.same(shape[from_end], _total(sizes)):
         return False
     producer = operand.producer
     if producer is not None and producer.op == "concat":
@@ -111,9 +111,7 @@ def _in_parts(value: Value, from_end: int, sizes: Sequence[Dim], facts: Facts) -
     if node is None or node.op != "concat" or node.attrs["axis"] - value.rank != from_end:
         return False
     own = _sizes(node)
-    return len(own) == len(sizes) and all(
-        _same(a, b, facts) for a, b in zip(own, sizes, strict=True)
-    )
+    return facts.same_shape(own, sizes)
 
 
 def _in_memory(value: Value, graph: Graph) -> bool:
@@ -198,9 +196,3 @@ def _total(sizes: Sequence[Dim]) -> Dim:
     for size in sizes:
         total = add(total, size)
     return total
-
-
-def _same(a: Dim, b: Dim, facts: Facts) -> bool:
-    if isinstance(a, int) and isinstance(b, int):
-        return a == b
-    return facts.same(a, b)

@@ -126,15 +126,10 @@ class _Sinking:
             return None
         shape = (*(1,) * (rank - value.rank), *value.shape)
         to_last = (0, *range(1 + channels, rank), *range(1, 1 + channels))
-        order = [axis for axis in to_last if not self._is_one(shape[axis])]
+        order = [axis for axis in to_last if not self._builder.facts.same(shape[axis], 1)]
         if order != sorted(order):
             return None
         return self._builder.reshape(value, tuple(shape[axis] for axis in to_last))
-
-    def _is_one(self, extent: Dim) -> bool:
-        if isinstance(extent, int):
-            return extent == 1
-        return self._builder.facts.same(extent, 1)
 
     def _below_reduce(self, node: Node) -> Value | None:
         found = self._source(node.inputs[0])

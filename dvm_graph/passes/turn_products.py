@@ -112,16 +112,18 @@ def _as_column(builder: Builder, value: Value) -> Value:
 def _line(patches: Node, builder: Builder) -> _Line | None:
     """None: they are no strided view of padded images."""
     image, attrs = patches.required(0), patches.attrs
-    if image.rank != 4 or not _is_one(_shape(image)[3], builder) or attrs["groups"] != 1:
+    if image.rank != 4 or not builder.facts.same(_shape(image)[3], 1) or attrs["groups"] != 1:
         return None
     batch, height, width = _shape(image)[:3]
-    axis = 1 if _is_one(height, builder) and attrs["kernel"][0] == 1 else 0
+    axis = 1 if builder.facts.same(height, 1) and attrs["kernel"][0] == 1 else 0
     other = 1 - axis
     still = attrs["kernel"][other] == 1 and attrs["strides"][other] == 1
     extent, across = (height, width) if axis == 0 else (width, height)
     if not still or not builder.facts.same_shape((attrs["size"][other],), (across,)):
         return None
-    if attrs["pads"][other] != 0 or (attrs["strides"][axis] != 1 and not _is_one(across, builder)):
+    if attrs["pads"][other] != 0 or (
+        attrs["strides"][axis] != 1 and not builder.facts.same(across, 1)
+    ):
         return None
     return _Line(
         image=builder.reshape(image, (batch, extent, across)),
@@ -158,10 +160,6 @@ def _columns(builder: Builder, line: _Line) -> Value:
 def _shape(value: Value) -> Shape:
     assert value.shape is not None, value.name
     return value.shape
-
-
-def _is_one(extent: Dim, builder: Builder) -> bool:
-    return extent == 1 if isinstance(extent, int) else builder.facts.same(extent, 1)
 
 
 def _is_read_channels_last(value: Value, graph: Graph) -> bool:
