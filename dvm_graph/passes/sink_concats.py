@@ -58,10 +58,6 @@ def _divide(user: Node, concat: Node, builder: Builder) -> int | None:
     if OPERATORS[user.op].kind is not Kind.MAP:
         return None
     from_end = axis - rank
-    shape, wanted = concat.output.shape, user.output.shape
-    assert shape is not None and wanted is not None
-    if not builder.facts.same(wanted[from_end], shape[axis]):
-        return None
     sizes = _sizes(concat)
     for operand in user.inputs:
         if operand is not None and not _divisible(operand, from_end, sizes, builder):

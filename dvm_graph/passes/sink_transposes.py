@@ -178,7 +178,7 @@ class _Sinking:
             return None
         source, channels = found
         behind = range(1 + channels, source.rank)
-        if channels == 1 or perm[0] != 0 or perm[1 + channels :] != tuple(behind):
+        if perm[0] != 0 or perm[1 + channels :] != tuple(behind):
             return None
         places = len(behind)
         inner = (*range(1 + places), *(axis + places for axis in perm[1 : 1 + channels]))
