@@ -253,3 +253,223 @@ def test_concats_are_what_their_parts_are(name: str) -> None:
          int64[3] swapped = {{12, 6, 1}}, int64[2] columns = {{4, 2}}> {{ {nodes} }}""",
         *runs,
     )
+
+
+# -- constants behind products, and factors before them
+
+_W = "float[3, 4] w = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3}"
+_TURNED = _W.replace("3, 4", "4, 3")
+_ONE_BATCH = _W.replace("3, 4", "1, 3, 4")
+_BATCHES = f"float[2, 3, 4] w = {{{', '.join(str(0.1 + number / 8) for number in range(24))}}}"
+_SMALL, _LARGE, _WHOLE = _W.replace("0.1", "1e-37"), _W.replace("0.1", "1e37"), _W.replace("0.", "")
+_S = "float[4] s = {2.0, -3.0, 0.5, 0.1}"
+
+SCALED: dict[str, tuple[str, str, tuple[int, ...], int]] = {
+    "a row": (f"{_W}, {_S}", "a = MatMul (x, w) b = Sub (a, one) y = Mul (b, s)", (5, 3), 2),
+    "a row of few rows": (f"{_W}, {_S}", "a = MatMul (x, w) y = Mul (a, s)", (0, 3), 2),
+    "divided": (f"{_W}, {_S}", "a = MatMul (x, w) b = Add (a, one) y = Div (b, s)", (5, 3), 2),
+    "divided by 0": (
+        f"{_W}, {_S}",
+        "a = MatMul (x, w) b = Mul (a, s) y = Div (b, none)",
+        (5, 3),
+        2,
+    ),
+    "what divides": (f"{_W}, {_S}", "a = MatMul (x, w) b = Div (one, a) y = Mul (b, s)", (5, 3), 2),
+    "what is subtracted from": (
+        f"{_W}, {_S}",
+        "a = MatMul (x, w) b = Sub (one, a) y = Mul (b, s)",
+        (5, 3),
+        2,
+    ),
+    "zeros": (
+        f"{_W}, float[4] s = {{-0.0, 0.0, 1.0, 2.0}}",
+        "a = MatMul (x, w) b = Mul (a, s) y = Div (one, b)",
+        (5, 3),
+        2,
+    ),
+    "a column": (
+        f"{_W}, float[5, 1] s = {{1.0, 2.0, 3.0, 4.0, 5.0}}",
+        "a = MatMul (x, w) y = Mul (a, s)",
+        (5, 3),
+        2,
+    ),
+    "as many numbers as columns, in a column": (
+        f"{_W}, float[4, 1] s = {{1.0, 2.0, 3.0, 4.0}}",
+        "a = MatMul (x, w) y = Mul (a, s)",
+        (4, 3),
+        2,
+    ),
+    "more axes": (
+        f"{_W}, float[2, 1, 4] s = {{2.0, -3.0, 0.5, 0.1, 1.0, 2.0, 3.0, 4.0}}",
+        "a = MatMul (x, w) y = Mul (a, s)",
+        (5, 3),
+        3,
+    ),
+    "spread columns": (
+        f"float[3, 1] w = {{0.1, 0.2, 0.3}}, {_S}",
+        "a = MatMul (x, w) y = Mul (a, s)",
+        (5, 3),
+        2,
+    ),
+    "weights of batches": (f"{_BATCHES}, {_S}", "a = MatMul (x, w) y = Mul (a, s)", (5, 3), 3),
+    "rows of batches": (
+        f"{_BATCHES}, float[2, 1, 4] s = {{2.0, -3.0, 0.5, 0.1, 1.0, 2.0, 3.0, 4.0}}",
+        "a = MatMul (x, w) y = Mul (a, s)",
+        (2, 5, 3),
+        3,
+    ),
+    "rows of batches of the same weights": (
+        f"{_ONE_BATCH}, float[8] s = {{2.0, -3.0, 0.5, 0.1, 1.0, 2.0, 3.0, 4.0}}",
+        "a = MatMul (x, w) r = Reshape (a, eights) y = Mul (r, s)",
+        (2, 1, 3),
+        2,
+    ),
+    "turned weights": (
+        f"{_TURNED}, {_S}",
+        "v = Transpose (w) a = MatMul (x, v) y = Mul (a, s)",
+        (5, 3),
+        2,
+    ),
+    "turned results": (
+        f"{_W}, float[5] s = {{2.0, -3.0, 0.5, 0.1, 7.0}}",
+        "a = MatMul (x, w) t = Transpose (a) y = Mul (t, s)",
+        (5, 3),
+        2,
+    ),
+    "turned square results": (
+        f"{_W}, {_S}",
+        "a = MatMul (x, w) t = Transpose (a) y = Mul (t, s)",
+        (4, 3),
+        2,
+    ),
+    "split columns": (
+        f"{_W}, float[2] s = {{2.0, -3.0}}",
+        "a = MatMul (x, w) r = Reshape (a, pairs) y = Mul (r, s)",
+        (5, 3),
+        3,
+    ),
+    "split columns, and whole again": (
+        f"{_W}, float[2] t = {{2.0, -3.0}}, {_S}",
+        "a = MatMul (x, w) r = Reshape (a, pairs) b = Mul (r, t) c = Reshape (b, fours) y = Mul (c, s)",
+        (5, 3),
+        2,
+    ),
+    "rows in one": (
+        f"{_W}, float[8] s = {{2.0, -3.0, 0.5, 0.1, 1.0, 2.0, 3.0, 4.0}}",
+        "a = MatMul (x, w) r = Reshape (a, eights) y = Mul (r, s)",
+        (6, 3),
+        2,
+    ),
+    "rows regrouped": (
+        f"{_W}, {_S}",
+        "a = MatMul (x, w) r = Reshape (a, columns) y = Mul (r, s)",
+        (4, 3),
+        2,
+    ),
+    "weights that others read": (
+        f"{_W}, {_S}",
+        "a = MatMul (x, w) b = Mul (a, s) c = MatMul (x, w) y = Add (b, c)",
+        (5, 3),
+        2,
+    ),
+    "turned weights that others read": (
+        f"{_TURNED}, {_S}",
+        "v = Transpose (w) a = MatMul (x, v) b = Mul (a, s) c = Add (x, one) d = MatMul (c, v) y = Add (b, d)",
+        (5, 3),
+        2,
+    ),
+    "results that others read": (
+        f"{_W}, {_S}",
+        "a = MatMul (x, w) b = Mul (a, s) y = Add (b, a)",
+        (5, 3),
+        2,
+    ),
+    "weights that lose bits": (
+        f"{_SMALL}, {_S}",
+        "a = MatMul (h, w) y = Mul (a, least)",
+        (5, 3),
+        2,
+    ),
+    "weights that overflow": (f"{_LARGE}, {_S}", "a = MatMul (l, w) y = Mul (a, most)", (5, 3), 2),
+    "large addends": (
+        f"{_W}, {_S}",
+        "a = MatMul (x, w) b = Add (a, huge) c = Sub (b, huge) y = Mul (c, s)",
+        (5, 3),
+        2,
+    ),
+    "NaN": (f"{_W}, {_S}", "a = MatMul (x, w) b = Add (a, nothing) y = Mul (b, s)", (5, 3), 2),
+    "sums of whole numbers": (
+        f"{_WHOLE}, {_S}",
+        "i = Round (h) a = MatMul (i, w) b = Mul (a, half) y = Floor (b)",
+        (5, 3),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_factors_become_part_of_weights_where_they_may(name: str) -> None:
+    constants, body, shape, rank = SCALED[name]
+    extents, known = ", ".join("mnpq"[: len(shape) - 1]), ", ".join("rstu"[:rank])
+    text = f"""g (float[{extents}, 3] x) => (float[{known}] y)
+        <{constants}, float one = {{1.0}}, float none = {{0.0}}, float half = {{0.5}}, float least = {{0.001}},
+         float most = {{1000.0}}, float huge = {{100000000.0}}, float tiny = {{1e-20}}, float ten = {{10.0}},
+         int64[3] pairs = {{0, 2, 2}}, int64[2] fours = {{0, 4}}, int64[2] eights = {{-1, 8}}, int64[2] columns = {{4, -1}}> {{
+            nothing = Div (none, none)
+            h = Mul (x, ten)
+            l = Mul (x, tiny)
+            {body}
+        }}"""
+    assert_agrees(text, {"x": shape})
+
+
+COLLECTED: dict[str, tuple[str, list[Feeds]]] = {
+    "factors that are moderate together only": (
+        "float[n, k] x, float[m, k] z; a = Mul (x, huge) b = Mul (z, tiny) t = Transpose (b) y = MatMul (a, t)",
+        [{"x": (4, 3), "z": (5, 3)}],
+    ),
+    "factors that are moderate alone only": (
+        "float[n, k] x, float[k, m] z; a = Mul (x, large) b = Mul (z, large) y = MatMul (a, b)",
+        [{"x": (4, 3), "z": (3, 5)}],
+    ),
+    "one of two operands": (
+        "float[n, k] x, float[m, k] z; b = Mul (z, some) t = Transpose (b) y = MatMul (x, t)",
+        [{"x": (4, 3), "z": (5, 3)}, {"x": (4, 0), "z": (5, 0)}],
+    ),
+    "both the same": (
+        "float[n, n] x; b = Mul (x, some) y = MatMul (b, b)",
+        [{"x": (4, 4)}],
+    ),
+    "both of the same, one turned": (
+        "float[n, n] x; e = Exp (x) b = Mul (e, some) t = Transpose (b) y = MatMul (b, t)",
+        [{"x": (4, 4)}],
+    ),
+    "one that others read": (
+        "float[n, k] x, float[k, k] z; b = Mul (z, some) c = MatMul (x, b) y = MatMul (c, b)",
+        [{"x": (4, 3), "z": (3, 3)}],
+    ),
+    "one that is spread by its factor": (
+        "float[n, k] x, float[k] z; b = Mul (z, square) y = MatMul (x, b)",
+        [{"x": (4, 3), "z": (3,)}],
+    ),
+    "zero": (
+        "float[n, k] x, float[k, m] z; b = Mul (z, none) y = MatMul (x, b)",
+        [{"x": (4, 3), "z": np.full((3, 5), np.inf, np.float32)}],
+    ),
+    "computed behind views": (
+        "float[n, k] x, float[k, m] z; e = Exp (x) t = Transpose (e) u = Sin (t) v = Transpose (u) b = Mul (v, some)"
+        " c = Mul (z, large) y = MatMul (b, c)",
+        [{"x": (4, 3), "z": (3, 5)}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTED)
+def test_factors_of_operands_go_where_they_may(name: str) -> None:
+    inputs, nodes = COLLECTED[name][0].split(";")
+    assert_agrees(
+        f"""g ({inputs}) => (float[p, q] y)
+        <float some = {{0.3}}, float none = {{0.0}}, float huge = {{1000000.0}}, float tiny = {{0.000001}},
+         float large = {{10000.0}}, float[3, 3] square = {{0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3}}> {{ {nodes} }}""",
+        *COLLECTED[name][1],
+    )
