@@ -115,9 +115,9 @@ def _drop_neutral(neutral: float, sides: tuple[int, ...], integers_only: bool = 
 def _divide_by_power_of_two(node: Node, builder: Builder) -> Value | None:
     divisor = node.required(1)
     number = _number(divisor)
-    if not divisor.dtype.is_float or not number or not math.isfinite(number):
+    if not divisor.dtype.is_float or not number:
         return None
-    mantissa, exponent = math.frexp(number)
+    mantissa, exponent = math.frexp(number)  # infinity and NaN are their own mantissas
     if abs(mantissa) != 0.5 or abs(exponent) > 14:
         return None
     return builder.op("mul", node.required(0), builder.scalar(1 / number, divisor.dtype))
@@ -150,7 +150,7 @@ def _select_operand(node: Node, builder: Builder) -> Value | None:
     """select(c, f(x, a), f(x, b)) is f(x, select(c, a, b))."""
     condition, taken, other = (node.required(index) for index in range(3))
     first, second = taken.producer, other.producer
-    if first is None or second is None or first is second or first.op != second.op:
+    if first is None or second is None or first.op != second.op:
         return None
     if OPERATORS[first.op].kind is not Kind.MAP or first.op == "check_index":  # which traps
         return None
@@ -191,8 +191,6 @@ def _cast_chain(node: Node, builder: Builder) -> Value | None:
     source, between = inner.required(0), inner.output.dtype
     if between not in _LOSSLESS.get(source.dtype, ()):
         return None
-    if source.dtype is node.output.dtype:
-        return source
     return builder.op("cast", source, dtype=node.output.dtype)
 
 
@@ -276,10 +274,7 @@ def _hoist_over_view(node: Node, builder: Builder) -> Value | None:
         return None
     operands = [_flat_scalar(v, builder) for v in node.inputs if v is not None]
     operands[tensors[0]] = source
-    inner = builder.op(node.op, *operands, **node.attrs)
-    if not _same_extents(inner, source, builder):
-        return None
-    return builder.op(view.op, inner, **view.attrs)
+    return builder.op(view.op, builder.op(node.op, *operands, **node.attrs), **view.attrs)
 
 
 def _flat_scalar(value: Value, builder: Builder) -> Value:
@@ -287,12 +282,6 @@ def _flat_scalar(value: Value, builder: Builder) -> Value:
     if number is None or not value.shape:
         return value
     return builder.constant(np.asarray(value.data).reshape(()))
-
-
-def _same_extents(a: Value, b: Value, builder: Builder) -> bool:
-    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
-        return False
-    return builder.facts.same_shape(a.shape, b.shape)
 
 
 def _rules() -> dict[str, tuple[_Rule, ...]]:

@@ -259,9 +259,14 @@ def test_concats_are_what_their_parts_are(name: str) -> None:
 
 _W = "float[3, 4] w = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3}"
 _TURNED = _W.replace("3, 4", "4, 3")
+_SQUARE = _W.replace("3, 4", "4, 4").replace("1.3", "1.3, 1.4, 1.5, 1.7, 1.9")
 _ONE_BATCH = _W.replace("3, 4", "1, 3, 4")
 _BATCHES = f"float[2, 3, 4] w = {{{', '.join(str(0.1 + number / 8) for number in range(24))}}}"
-_SMALL, _LARGE, _WHOLE = _W.replace("0.1", "1e-37"), _W.replace("0.1", "1e37"), _W.replace("0.", "")
+_LARGE, _WHOLE = (
+    _W.replace("0.1", "1e37"),
+    f"float[3, 4] w = {{{', '.join(f'{number}.0' for number in range(1, 13))}}}",
+)
+_SMALL = "float[3, 2] w = {1.2345e-38, 1.3579e-38, 1.2468e-38, 1.9753e-38, 1.8642e-38, 1.5432e-38}"
 _S = "float[4] s = {2.0, -3.0, 0.5, 0.1}"
 
 SCALED: dict[str, tuple[str, str, tuple[int, ...], int]] = {
@@ -337,9 +342,64 @@ SCALED: dict[str, tuple[str, str, tuple[int, ...], int]] = {
         2,
     ),
     "turned square results": (
-        f"{_W}, {_S}",
+        f"{_SQUARE}, {_S}",
         "a = MatMul (x, w) t = Transpose (a) y = Mul (t, s)",
-        (4, 3),
+        (4, 4),
+        2,
+    ),
+    "turned behind a reshape": (
+        f"{_W}, {_S}",
+        "a = MatMul (x, w) r = Reshape (a, apart) t = Transpose <perm = [0, 1, 3, 2]> (r) y = Mul (t, s)",
+        (2, 4, 3),
+        4,
+    ),
+    "turned batches": (
+        f"{_W}, float[2] s = {{2.0, -3.0}}",
+        "a = MatMul (x, w) t = Transpose <perm = [1, 2, 0]> (a) y = Mul (t, s)",
+        (2, 5, 3),
+        3,
+    ),
+    "turned batches of the same weights": (
+        f"{_ONE_BATCH}, float[2] s = {{2.0, -3.0}}",
+        "a = MatMul (x, w) t = Transpose <perm = [1, 2, 0]> (a) y = Mul (t, s)",
+        (2, 5, 3),
+        3,
+    ),
+    "turned batches of weights": (
+        f"{_BATCHES}, float[2] s = {{2.0, -3.0}}",
+        "a = MatMul (x, w) t = Transpose <perm = [1, 2, 0]> (a) y = Mul (t, s)",
+        (2, 5, 3),
+        3,
+    ),
+    "a row with axes of 1": (
+        f"{_W}, float[1, 1, 4] s = {{2.0, -3.0, 0.5, 0.1}}",
+        "a = MatMul (x, w) y = Mul (a, s)",
+        (5, 3),
+        3,
+    ),
+    "large turned weights": (
+        _S,
+        "v = Transpose (large) a = MatMul (x, v) b = Mul (a, row) y = Add (b, row)",
+        (5, 33),
+        2,
+    ),
+    "large regrouped weights": (
+        _S,
+        "v = Reshape (large, regrouped) a = MatMul (x, v) b = Mul (a, row) y = Add (b, row)",
+        (5, 33),
+        2,
+    ),
+    "large weights regrouped and turned": (
+        _S,
+        "u = Reshape (large, regrouped) v = Transpose (u) a = MatMul (x, v) b = Mul (a, column) y = Add (b, column)",
+        (5, 40),
+        2,
+    ),
+    "weights that are given": (f"{_W}, {_S}", "a = MatMul (x, x) y = Mul (a, s)", (4, 4), 2),
+    "sums of bytes": (
+        "int8[3, 4] w = {1, -2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, int32[4] s = {2, -3, 100, 7}",
+        "i = Cast <to = 2> (x) a = MatMulInteger (i, w) b = Mul (a, s) y = Cast <to = 1> (b)",
+        (0, 3),
         2,
     ),
     "split columns": (
@@ -385,8 +445,8 @@ SCALED: dict[str, tuple[str, str, tuple[int, ...], int]] = {
         2,
     ),
     "weights that lose bits": (
-        f"{_SMALL}, {_S}",
-        "a = MatMul (h, w) y = Mul (a, least)",
+        _SMALL,
+        "a = MatMul (h, w) b = Mul (a, least) c = Abs (b) y = Mul (c, most)",
         (5, 3),
         2,
     ),
@@ -400,8 +460,8 @@ SCALED: dict[str, tuple[str, str, tuple[int, ...], int]] = {
     "NaN": (f"{_W}, {_S}", "a = MatMul (x, w) b = Add (a, nothing) y = Mul (b, s)", (5, 3), 2),
     "sums of whole numbers": (
         f"{_WHOLE}, {_S}",
-        "i = Round (h) a = MatMul (i, w) b = Mul (a, half) y = Floor (b)",
-        (5, 3),
+        "i = Round (x) a = MatMul (i, w) b = Mul (a, tenth) y = Floor (b)",
+        (200, 3),
         2,
     ),
 }
@@ -409,28 +469,32 @@ SCALED: dict[str, tuple[str, str, tuple[int, ...], int]] = {
 
 @pytest.mark.parametrize("name", SCALED)
 def test_factors_become_part_of_weights_where_they_may(name: str) -> None:
-    constants, body, shape, rank = SCALED[name]
-    extents, known = ", ".join("mnpq"[: len(shape) - 1]), ", ".join("rstu"[:rank])
-    text = f"""g (float[{extents}, 3] x) => (float[{known}] y)
-        <{constants}, float one = {{1.0}}, float none = {{0.0}}, float half = {{0.5}}, float least = {{0.001}},
-         float most = {{1000.0}}, float huge = {{100000000.0}}, float tiny = {{1e-20}}, float ten = {{10.0}},
-         int64[3] pairs = {{0, 2, 2}}, int64[2] fours = {{0, 4}}, int64[2] eights = {{-1, 8}}, int64[2] columns = {{4, -1}}> {{
+    numbers, body, shape, rank = SCALED[name]
+    extents = ", ".join([str(shape[0]) if shape[0] in (2, 4) else "m", *map(str, shape[1:])])
+    known = ", ".join("rstu"[:rank])
+    text = f"""g (float[{extents}] x) => (float[{known}] y)
+        <{numbers}, float one = {{1.0}}, float none = {{0.0}}, float tenth = {{0.1}}, float least = {{0.0001}},
+         float most = {{10000.0}}, float huge = {{100000000.0}}, float tiny = {{1e-20}}, float enormous = {{1e37}},
+         int64[4] apart = {{0, 1, 4, 4}}, int64[2] regrouped = {{33, 40}}, int64[3] pairs = {{0, 2, 2}}, int64[2] fours = {{0, 4}}, int64[2] eights = {{-1, 8}}, int64[2] columns = {{4, -1}}> {{
             nothing = Div (none, none)
-            h = Mul (x, ten)
+            h = Mul (x, enormous)
             l = Mul (x, tiny)
             {body}
         }}"""
-    assert_agrees(text, {"x": shape})
+    random = np.random.default_rng(1)
+    large = random.standard_normal((40, 33), np.float32)
+    constants = {"large": large, "row": large[:, 0].copy(), "column": large[0].copy()}
+    assert_agrees(text, {"x": shape}, constants=constants)
 
 
 COLLECTED: dict[str, tuple[str, list[Feeds]]] = {
     "factors that are moderate together only": (
         "float[n, k] x, float[m, k] z; a = Mul (x, huge) b = Mul (z, tiny) t = Transpose (b) y = MatMul (a, t)",
-        [{"x": (4, 3), "z": (5, 3)}],
+        [{"x": (4, 3), "z": (5, 3)}, {"x": np.full((4, 3), 1e33, np.float32), "z": (5, 3)}],
     ),
     "factors that are moderate alone only": (
-        "float[n, k] x, float[k, m] z; a = Mul (x, large) b = Mul (z, large) y = MatMul (a, b)",
-        [{"x": (4, 3), "z": (3, 5)}],
+        "float[n, k] x, float[k, m] z; a = Mul (x, small) b = Mul (z, small) y = MatMul (a, b)",
+        [{"x": np.full((4, 3), 1e20, np.float32), "z": np.full((3, 5), 1e20, np.float32)}],
     ),
     "one of two operands": (
         "float[n, k] x, float[m, k] z; b = Mul (z, some) t = Transpose (b) y = MatMul (x, t)",
@@ -449,8 +513,12 @@ COLLECTED: dict[str, tuple[str, list[Feeds]]] = {
         [{"x": (4, 3), "z": (3, 3)}],
     ),
     "one that is spread by its factor": (
-        "float[n, k] x, float[k] z; b = Mul (z, square) y = MatMul (x, b)",
-        [{"x": (4, 3), "z": (3,)}],
+        "float[n, 1] x, float[k] z; b = Mul (z, single) y = MatMul (x, b)",
+        [{"x": (4, 1), "z": (3,)}],
+    ),
+    "a matrix": (
+        "float[n, 3] x, float[3, 3] z; b = Mul (z, square) y = MatMul (x, b)",
+        [{"x": (4, 3), "z": (3, 3)}],
     ),
     "zero": (
         "float[n, k] x, float[k, m] z; b = Mul (z, none) y = MatMul (x, b)",
@@ -470,6 +538,7 @@ def test_factors_of_operands_go_where_they_may(name: str) -> None:
     assert_agrees(
         f"""g ({inputs}) => (float[p, q] y)
         <float some = {{0.3}}, float none = {{0.0}}, float huge = {{1000000.0}}, float tiny = {{0.000001}},
-         float large = {{10000.0}}, float[3, 3] square = {{0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3}}> {{ {nodes} }}""",
+         float large = {{10000.0}}, float small = {{0.0001}}, float[1, 1] single = {{0.3}},
+         float[3, 3] square = {{0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2}}> {{ {nodes} }}""",
         *COLLECTED[name][1],
     )
