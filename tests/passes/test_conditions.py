@@ -460,7 +460,7 @@ SCALED: dict[str, tuple[str, str, tuple[int, ...], int]] = {
     "NaN": (f"{_W}, {_S}", "a = MatMul (x, w) b = Add (a, nothing) y = Mul (b, s)", (5, 3), 2),
     "sums of whole numbers": (
         f"{_WHOLE}, {_S}",
-        "i = Round (x) a = MatMul (i, w) b = Mul (a, tenth) y = Floor (b)",
+        "i = Round (x) a = MatMul (i, w) b = Mul (a, tenths) y = Floor (b)",
         (200, 3),
         2,
     ),
@@ -473,7 +473,7 @@ def test_factors_become_part_of_weights_where_they_may(name: str) -> None:
     extents = ", ".join([str(shape[0]) if shape[0] in (2, 4) else "m", *map(str, shape[1:])])
     known = ", ".join("rstu"[:rank])
     text = f"""g (float[{extents}] x) => (float[{known}] y)
-        <{numbers}, float one = {{1.0}}, float none = {{0.0}}, float tenth = {{0.1}}, float least = {{0.0001}},
+        <{numbers}, float one = {{1.0}}, float none = {{0.0}}, float tenths = {{0.7}}, float least = {{0.0001}},
          float most = {{10000.0}}, float huge = {{100000000.0}}, float tiny = {{1e-20}}, float enormous = {{1e37}},
          int64[4] apart = {{0, 1, 4, 4}}, int64[2] regrouped = {{33, 40}}, int64[3] pairs = {{0, 2, 2}}, int64[2] fours = {{0, 4}}, int64[2] eights = {{-1, 8}}, int64[2] columns = {{4, -1}}> {{
             nothing = Div (none, none)
