@@ -542,3 +542,39 @@ def test_factors_of_operands_go_where_they_may(name: str) -> None:
          float[3, 3] square = {{0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2}}> {{ {nodes} }}""",
         *COLLECTED[name][1],
     )
+
+
+# -- divisions by the sums of a softmax
+
+GUARDED: dict[str, str] = {
+    "by what it guards": "t = IsNaN (s) g = Where (t, none, s) y = MatMul (g, v)",
+    "by something else": "t = IsNaN (u) g = Where (t, none, s) y = MatMul (g, v)",
+    "with one": "t = IsNaN (s) g = Where (t, one, s) y = MatMul (g, v)",
+    "with zeros for more rows": (
+        "m = Softmax (row) t = IsNaN (m) g = Where (t, zeros, m) y = MatMul (g, v)"
+    ),
+    "where it is a number": "t = IsNaN (s) g = Where (t, s, none) y = MatMul (g, v)",
+    "and read by others": (
+        "t = IsNaN (s) g = Where (t, none, s) a = MatMul (g, v) b = MatMul (g, v) c = Cast <to = 1> (t)"
+        " d = MatMul (c, v) e = Add (a, b) y = Add (e, d)"
+    ),
+    "not at all": "y = MatMul (s, v)",
+    "not at all, and squared": "a = Transpose (s) b = MatMul (s, a) c = MatMul (b, s) y = MatMul (c, v)",
+    "along other rows": "a = Transpose (s) b = MatMul (a, s) y = MatMul (b, v)",
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_guards_of_a_softmax_are_known(name: str) -> None:
+    body = GUARDED[name]
+    x = np.random.default_rng(0).standard_normal((3, 9), np.float32)
+    x[1] = -np.inf
+    u = np.where(np.arange(9) % 2, np.float32(np.nan), x)
+    assert_agrees(
+        f"""g (float[3, 9] x, float[3, 9] u, float[1, 9] row, float[9, 2] v) => (float[p, q] y)
+        <float one = {{1.0}}, float none = {{0.0}}, float[3, 9] zeros = {{{", ".join(["0.0"] * 27)}}}> {{
+            s = Softmax (x)
+            {body}
+        }}""",
+        {"x": x, "u": u, "row": (1, 9), "v": (9, 2)},
+    )
