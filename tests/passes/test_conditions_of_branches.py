@@ -138,6 +138,21 @@ AROUND: dict[str, tuple[str, str, str, str, list[Feeds]]] = {
         "y = Exp (r)",
         [_X, {"x": (0, 3)}],
     ),
+    "what counts as far as is found": (
+        "float[n, m] x, float[l] z; f = NonZero (z) s = Shape (f) k = Gather (s, second) i = Range (zero, k, step)"
+        " h = Cast <to = 1> (i)",
+        "a = ReduceSum <keepdims = 0> (h) u = Add (x, a)",
+        "v = Neg (x)",
+        "y = Exp (r)",
+        [{**_X, "z": _CONTENTS[0]}, {**_X, "z": _CONTENTS[:, 1]}],
+    ),
+    "a condition that branches read": (
+        "float[n, m] x, float k; t = ReduceSum <keepdims = 0> (x) d = Less (t, k)",
+        "a = Cast <to = 1> (d) u = Add (x, a)",
+        "a = Cast <to = 1> (d) v = Sub (x, a)",
+        "y = Cos (r)",
+        [{**_X, "k": np.array(k, np.float32)} for k in (100, -100)],
+    ),
     "what is spread from constants": (
         "float[n, 600] x; h = Expand (half, large)",
         "u = MatMul (x, h)",
@@ -164,7 +179,7 @@ def test_what_moves_into_branches_is_what_it_was(name: str) -> None:
     given = "" if computed else ", bool chosen"
     text = f"""g ({inputs}{given}) => (float[p, q] y)
         <float[2, 3] square = {{1, 2, 3, 4, 5, 6}}, float[3, 3] w = {{1, 2, 3, 4, 5, 6, 7, 8, 9}}, int64[2] turned = {{3, 2}},
-         int64[1] two = {{2}}, float one = {{1}}, int64 first = {{0}}, int64 zero = {{0}}, int64 step = {{1}}, float half = {{0.5}},
+         int64[1] two = {{2}}, float one = {{1}}, int64 first = {{0}}, int64 zero = {{0}}, int64 step = {{1}}, int64 second = {{1}}, float half = {{0.5}},
          int64[2] large = {{600, 600}}> {{
             {before}
             r = If ({condition}) <

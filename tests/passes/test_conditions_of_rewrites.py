@@ -1,4 +1,4 @@
-"""Models that tell apart what conditions of exact rewrites hold apart, against onnxruntime (`test_conditions` for other passes)."""
+"""Models that tell apart what conditions of exact rewrites hold apart, against onnxruntime."""
 
 from __future__ import annotations
 
