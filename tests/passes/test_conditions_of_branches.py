@@ -5,6 +5,8 @@ A line is what stands before an `If`, what its branches compute as u and as v, a
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,8 @@ def integers(*numbers: int) -> np.ndarray:
 
 
 _X: Feeds = {"x": (4, 3)}
+_MANY = " ".join(f"o{i} = Sin (o{i - 1 if i else ''})" for i in range(20)) + " v = Neg (o19)"
+"""Operators: a branch of few is computed anyway, whichever is chosen."""
 _CONTENTS = np.array([[1, 0, -2], [0, 0, 3]], np.float32)
 
 AROUND: dict[str, tuple[str, str, str, str, list[Feeds]]] = {
@@ -175,6 +179,7 @@ def test_what_moves_into_branches_is_what_it_was(name: str) -> None:
     head, taken, other, behind, runs = AROUND[name]
     inputs, before = head.split(";")
     computed = "d = Less" in before
+    longer = re.sub(r"\bv\b", "o", other) + " " + _MANY
     condition = "d" if computed else "chosen"
     given = "" if computed else ", bool chosen"
     text = f"""g ({inputs}{given}) => (float[p, q] y)
@@ -184,7 +189,7 @@ def test_what_moves_into_branches_is_what_it_was(name: str) -> None:
             {before}
             r = If ({condition}) <
                 then_branch = p () => (float[n1, m1] u) {{ {taken} }},
-                else_branch = q () => (float[n2, m2] v) {{ {other} }}
+                else_branch = q () => (float[n2, m2] v) {{ {longer} }}
             >
             {behind}
         }}"""

@@ -313,6 +313,7 @@ GUARDED: dict[str, str] = {
     "not at all": "y = MatMul (s, v)",
     "not at all, and squared": "a = Transpose (s) b = MatMul (s, a) c = MatMul (b, s) y = MatMul (c, v)",
     "by a tenth of its sums": "p = Mul (powers, tenth) t = ReduceSum (p, last) g = Div (powers, t) y = MatMul (g, v)",
+    "of powers that may all be small": "l = Sub (x, ten) p = Exp (l) t = ReduceSum (p, last) g = Div (p, t) y = MatMul (g, v)",
     "with a number of more axes": (
         "t = IsNaN (s) g = Where (t, deep, s) a = MatMul (g, v) y = Squeeze (a, first)"
     ),
@@ -330,7 +331,7 @@ def test_guards_of_a_softmax_are_known(name: str) -> None:
     assert_agrees(
         f"""g (float[3, 9] x, float[3, 9] u, float[1, 9] row, float[3, 1] total, float[9, 2] v) => (float[p, q] y)
         <float one = {{1.0}}, float none = {{0.0}}, float[3, 9] zeros = {{{", ".join(["0.0"] * 27)}}}, int64[1] last = {{1}}, int64[1] first = {{0}},
-         float tenth = {{0.1}}, float[1, 1, 1] deep = {{0.0}}> {{
+         float tenth = {{0.1}}, float ten = {{10.0}}, float[1, 1, 1] deep = {{0.0}}> {{
             s = Softmax (x)
             greatest = ReduceMax (x, last)
             below = Sub (x, greatest)
