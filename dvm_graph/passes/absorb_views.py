@@ -140,10 +140,10 @@ def _of_view(below: _Strided, node: Node) -> _Strided | None:
 
 
 def _reshaped(below: _Strided, shape: tuple[Dim, ...], facts: Facts) -> _Strided | None:
-    """Matches groups of axes with equal products, innermost first, as numpy does."""
+    """Matches groups of axes with equal products, innermost first, as numpy does; what is left of one of the shapes is ones."""
     strides: list[Dim] = [0] * len(shape)
     inner, outer = len(below.shape), len(shape)
-    while inner or outer:
+    while inner and outer:
         group = _next_group(below.shape[:inner], shape[:outer], facts)
         if group is None:
             return None
