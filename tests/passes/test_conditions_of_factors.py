@@ -313,6 +313,7 @@ GUARDED: dict[str, str] = {
     "not at all": "y = MatMul (s, v)",
     "not at all, and squared": "a = Transpose (s) b = MatMul (s, a) c = MatMul (b, s) y = MatMul (c, v)",
     "by a tenth of its sums": "p = Mul (powers, tenth) t = ReduceSum (p, last) g = Div (powers, t) y = MatMul (g, v)",
+    "by sums of columns": "t = ReduceSum (powers, first) g = Div (powers, t) y = MatMul (g, v)",
     "of powers that may all be small": "l = Sub (x, ten) p = Exp (l) t = ReduceSum (p, last) g = Div (p, t) y = MatMul (g, v)",
     "with a number of more axes": (
         "t = IsNaN (s) g = Where (t, deep, s) a = MatMul (g, v) y = Squeeze (a, first)"

@@ -107,6 +107,16 @@ REWRITTEN: dict[str, tuple[str, Feeds]] = {
         "int8[n] x; uint8[m] y, int8[k] z, bool[j] w; a = Cast <to = 1> (x) y = Cast <to = 2> (a) z = Cast <to = 3> (a) w = Cast <to = 9> (a)",
         {"x": np.array([1, 0, 127], np.int8)},
     ),
+    "functions of bytes that wrap": (
+        "uint8[n] x; uint8[m] y; a = Cast <to = 6> (x) b = Mul (a, seventy) c = Cast <to = 2> (b) d = Cast <to = 1> (c)"
+        " e = Div (d, two) f = Sub (d, e) y = Cast <to = 2> (f)",
+        {"x": np.arange(256, dtype=np.uint8)},
+    ),
+    "functions of two bytes": (
+        "uint8[n] x, uint8[n] z; uint8[m] y; a = Cast <to = 1> (x) b = Cast <to = 1> (z) c = Mul (a, b) d = Sqrt (c)"
+        " e = Floor (d) y = Cast <to = 2> (e)",
+        {"x": np.arange(256, dtype=np.uint8), "z": np.arange(256, dtype=np.uint8)[::-1].copy()},
+    ),
     "two that are turned": (
         "float[3, 3] u, float[3, 3] v; float[m, k] y; c = Transpose (u) d = Transpose (v) y = Sub (c, d)",
         {"u": (3, 3), "v": (3, 3)},
@@ -148,6 +158,7 @@ def test_rewrites_keep_every_element(name: str) -> None:
     constants = {
         "eight": np.array(8, np.int32),
         "none": np.array(0, np.int32),
+        "seventy": np.array(70, np.int32),
         "least_half": np.array(2.0**-20, np.float16),
         "most_half": np.array(2.0**15, np.float16),
         "denormal": np.array(2.0**-130, np.float32),
