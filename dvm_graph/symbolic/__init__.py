@@ -24,7 +24,7 @@ from dvm_graph.symbolic.expressions import Symbol
 from dvm_graph.symbolic.facts import Check, Facts, Relation
 from dvm_graph.symbolic.grammar import evaluate_dim_text, parse_dim
 from dvm_graph.symbolic.lower import OPS, DimTable, evaluate
-from dvm_graph.symbolic.meter import Meter
+from dvm_graph.symbolic.meter import Meter, Unmetered
 from dvm_graph.symbolic.numeric import evaluate_constant
 from dvm_graph.symbolic.polynomial import Dim
 from dvm_graph.symbolic.proofs import Answer, Proof
@@ -44,6 +44,7 @@ __all__ = [
     "Relation",
     "Symbol",
     "Symbols",
+    "Unmetered",
     "add",
     "broadcast_dim",
     "ceildiv",

@@ -2,7 +2,7 @@
 
 In: the graph of operators that torch traced, and the tensors it was traced with. Out: a callable that torch runs
 in place of it. torch's own passes come first (ahead-of-time autograd, functionalisation, decompositions to the core
-of its operators); what `operators.py` translates is cut out of the graph in pieces as large as torch's partitioner finds,
+of its operators); what `operators.py` translates is cut out of the graph in as few pieces as there must be (`partition.py`),
 each of which becomes a program for any extents. The rest stays in torch.
 """
 
@@ -19,8 +19,6 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._guards import detect_fake_mode
 from torch._prims.rng_prims import run_with_rng_state
 from torch.fx import GraphModule, Node
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
-from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dvm_graph.errors import DvmError, RescueWarning
@@ -28,11 +26,11 @@ from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
 from dvm_graph.torch_backend.decompositions import DECOMPOSED
 from dvm_graph.torch_backend.operators import is_operator, is_supported
+from dvm_graph.torch_backend.partition import fuse_pieces, is_filled, is_seeded
 from dvm_graph.torch_backend.piece import ORDER, Order, compile_piece, inverse, order_of
 from dvm_graph.torch_backend.resizing import WHOLE, whole
 from dvm_graph.torch_backend.results import hold_apart, own_results
 from dvm_graph.torch_backend.sizes import Sizes
-from dvm_graph.torch_backend.translation import VIEWS
 
 aten = torch.ops.aten
 
@@ -88,11 +86,6 @@ def dvm(
     return compiled
 
 
-class _Support(OperatorSupportBase):
-    def is_node_supported(self, _modules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        return is_supported(node)
-
-
 def _mark_kept(graph: GraphModule) -> None:
     """What the forward pass gives to the backward pass alone is marked with its name."""
     context = torch._guards.TracingContext.try_get()
@@ -128,12 +121,8 @@ def _lie_as_kept(graph: GraphModule, orders: Mapping[str, Order]) -> dict[int, O
 def _looks_at_memory(node: Node) -> bool:
     """Whether what an operator gives hangs on the order in which elements of its operands lie."""
     if node.target is run_with_rng_state:
-        return _is_seeded(node.args[1])
-    return _is_seeded(node.target) or node.target is aten.as_strided.default
-
-
-def _is_seeded(target: Any) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+        return is_seeded(node.args[1])
+    return is_seeded(node.target) or node.target is aten.as_strided.default
 
 
 def _tell_what_is_drawn_again(graph: GraphModule) -> None:
@@ -163,15 +152,8 @@ def _compile(
     _tell_what_is_drawn_again(graph)
     _read_in_any_order(graph)
     Sizes(graph).compute_from_arguments()
-    _give_each_its_views(graph)
     _scatter_in_place(graph)
-    partitioner = CapabilityBasedPartitioner(
-        graph, _Support(), allows_single_node_partition=True, non_compute_ops=tuple(VIEWS)
-    )
-    partitions = partitioner.propose_partitions()
-    for partition in partitions:
-        _leave_views_of_results(partition)
-    cut = partitioner.fuse_partitions([p for p in partitions if any(map(_computes, p.nodes))])
+    cut = fuse_pieces(graph, is_supported, _computes)
     sizes = Sizes(cut)
     for node in list(cut.graph.nodes):
         if node.op != "call_module":
@@ -247,41 +229,17 @@ def _placeholders(graph: GraphModule) -> list[Node]:
     return [node for node in graph.graph.nodes if node.op == "placeholder"]
 
 
-def _give_each_its_views(graph: GraphModule) -> None:
-    """Each reader of a view gets one of its own: what a piece reads by a view is read in place, and what torch
-    reads by it does not become a result of the piece.
-    """
-    for node in reversed(graph.graph.nodes):
-        if node.op != "call_function" or is_operator(node):
-            continue
-        for user in list(node.users)[1:]:
-            with graph.graph.inserting_after(node):
-                user.replace_input_with(node, graph.graph.node_copy(node, lambda operand: operand))
-
-
 def _scatter_in_place(graph: GraphModule) -> None:
     """What is added to rows of one number (zeros, for the gradient of a table) is added where those lie, if nobody else reads them."""
     for node in graph.graph.nodes:
         if (
             node.target is aten.index_put.default
-            and _is_filled(node.args[0])
+            and is_filled(node.args[0])
             and len(node.args[0].users) == 1
         ):
             node.target = aten.index_put_.default
 
 
-def _is_filled(node: Node) -> bool:
-    return node.target is aten.full.default
-
-
 def _computes(node: Node) -> bool:
     """Whether a piece of such nodes is worth a call."""
     return is_operator(node) and node.target not in _COPIES
-
-
-def _leave_views_of_results(partition: Partition) -> None:
-    """Views that only torch reads, which cost nothing there, and rows of one number that it is to write to."""
-    for node in reversed(list(partition.nodes)):
-        left = not is_operator(node) or _is_filled(node)
-        if left and not any(user in partition.nodes for user in node.users):
-            partition.remove_node(node)

@@ -24,7 +24,17 @@ from dvm_graph.decompose.registry import find
 from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
-from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, add, parse_dim, sub, symbols_of
+from dvm_graph.symbolic import (
+    Builder,
+    Dim,
+    Facts,
+    Symbols,
+    Unmetered,
+    add,
+    parse_dim,
+    sub,
+    symbols_of,
+)
 from dvm_graph.symbolic.dims import floordiv, maximum, minimum, mod, mul
 from dvm_graph.torch_backend.sizes import Between, ranges_of, symbolic, symbols_in
 from dvm_graph.torch_backend.stream_builder import StreamBuilder
@@ -51,6 +61,8 @@ VIEWS: set[str] = set()
 UNSUPPORTED = (DvmError, AssertionError, LookupError, TypeError, ValueError)
 """What functions of the table raise for arguments that they do not take."""
 _ONNX_VERSION = 21
+_OPTIONS = Options()
+"""Whether an operator can be translated hangs on none."""
 _MAX_EXPONENT = 8
 
 
@@ -204,8 +216,8 @@ def is_supported(node: Node) -> bool:
     tensors = [*_listed(node.meta["val"]), *(n.meta["val"] for n in node.all_input_nodes)]
     if not all(_is_plain(item) for tensor in tensors for item in _listed(tensor)):
         return False
-    facts = Facts(Symbols(), Meter(Options()))
-    translation = Translation(Builder(Graph("one"), facts))
+    facts = Facts(Symbols(), Unmetered())
+    translation = Translation(Builder(Graph("one"), facts, _OPTIONS))
     for operand in node.all_input_nodes:
         metas = operand.meta["val"]
         values = [
