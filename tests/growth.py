@@ -13,8 +13,8 @@ from typing import Any
 import dvm_graph
 
 _PACKAGE = str(Path(dvm_graph.__file__).parent)
-_NOISE = 2000
-"""Lines of a function that say nothing."""
+_SHARE = 0.03
+"""Of all lines, those of a function that says nothing."""
 
 
 def lines_by_function(call: Callable[[], object], inside: str = _PACKAGE) -> Counter[str]:
@@ -43,13 +43,14 @@ def lines_by_function(call: Callable[[], object], inside: str = _PACKAGE) -> Cou
 
 
 def grown(
-    make: Callable[[int], Callable[[], object]], small: int, factor: int = 4, slack: float = 1.5
+    make: Callable[[int], Callable[[], object]], small: int, factor: int = 4, slack: float = 1.6
 ) -> dict[str, tuple[int, int]]:
     """Functions that run more than `factor * slack` times as many lines on what is `factor` times as large."""
     make(small)()  # what is looked up once
     few, many = lines_by_function(make(small)), lines_by_function(make(small * factor))
+    noise = _SHARE * many.total()
     return {
         name: (few[name], count)
         for name, count in many.items()
-        if count > _NOISE and count > factor * slack * max(few[name], _NOISE / factor)
+        if count > noise and count > factor * slack * few[name]
     }

@@ -30,8 +30,7 @@ def cluster(graph: Graph) -> ClusteredGraph:
     order = graph.sorted_nodes()
     phases = _phases(graph, order)
     clusters: list[Cluster] = []
-    for phase in sorted(set(phases.values())):
-        nodes = [node for node in order if phases[node] == phase]
+    for phase, nodes in sorted(_by_phase(order, phases).items()):
         for component in _components(nodes, vendor=phase % 2 == 1):
             clusters.append(Cluster(len(clusters), phase, phase % 2 == 1, tuple(component)))
     _explain(clusters, phases, report)
@@ -41,7 +40,7 @@ def cluster(graph: Graph) -> ClusteredGraph:
 def _phases(graph: Graph, order: list[Node]) -> dict[Node, int]:
     binders = find_binders(graph, order)
     phases = dict.fromkeys(order, 0)
-    for _ in range(len(binders) + 1):
+    for _ in range(2 * len(binders) + 1):
         if not _raise_phases(graph, order, binders, phases):
             break
     _wait_for_readers(graph, order, phases)
@@ -53,11 +52,11 @@ def _wait_for_readers(graph: Graph, order: list[Node], phases: dict[Node, int]) 
 
     Whole components move, or none of their operators: what is fused within a phase stays so.
     """
-    for phase in sorted(set(phases.values()), reverse=True):
+    waiting = _by_phase(order, phases)
+    for phase in sorted(waiting, reverse=True):
         if phase % 2 == 1:
             continue
-        nodes = [node for node in order if phases[node] == phase]
-        for component in _components(nodes, vendor=False):
+        for component in _components(waiting[phase], vendor=False):
             inside = set(component)
             values = [value for node in component for value in node.outputs]
             readers = {user for value in values for user in graph.users(value)} - inside
@@ -67,6 +66,14 @@ def _wait_for_readers(graph: Graph, order: list[Node], phases: dict[Node, int]) 
             phases.update(dict.fromkeys(component, later))
 
 
+def _by_phase(order: list[Node], phases: Mapping[Node, int]) -> dict[int, list[Node]]:
+    """The operators of each phase, in order."""
+    found: dict[int, list[Node]] = {}
+    for node in order:
+        found.setdefault(phases[node], []).append(node)
+    return found
+
+
 def _raise_phases(
     graph: Graph, order: list[Node], binders: Mapping[Any, Node], phases: dict[Node, int]
 ) -> bool:
@@ -74,25 +81,38 @@ def _raise_phases(
     an operator that needs its symbol, and then it takes another walk.
     """
     grew = False
+    joined = _joined(graph, order, binders, phases) if binders else {}
     for node in order:
         vendor = node.is_call
         phase = max(phases[node], int(vendor))
         needed = [v.producer for v in node.inputs if v is not None]
         if binders:
             needed += [binders.get(symbol) for symbol in needed_symbols(node)]
-            needed += [binders.get(s) for join in _joins(graph, node) for s in needed_symbols(join)]
         for other in needed:
             if other is not None and other is not node:
                 phase = max(phase, _after(phases[other], vendor))
+        for value in node.outputs if binders else ():
+            for user in graph.users(value):
+                if user.op == "concat":
+                    phase = max(phase, _after(joined[user], vendor))
         grew |= phase > phases[node]
         phases[node] = phase
     return grew
 
 
-def _joins(graph: Graph, node: Node) -> list[Node]:
-    """Concats that the operator stores into, whose buffers have to have a known size by then."""
-    joins = [user for value in node.outputs for user in graph.users(value) if user.op == "concat"]
-    return joins + [outer for join in joins for outer in _joins(graph, join)]
+def _joined(
+    graph: Graph, order: list[Node], binders: Mapping[Any, Node], phases: Mapping[Node, int]
+) -> dict[Node, int]:
+    """Of each concat, the phase of what binds its extents, or those of concats that it is stored into: the buffers of
+    what is stored there have to have a known size by then.
+    """
+    joined: dict[Node, int] = {}
+    for node in reversed(order):
+        if node.op == "concat":
+            binding = (binders.get(symbol) for symbol in needed_symbols(node))
+            outer = [joined[user] for user in graph.users(node.output) if user.op == "concat"]
+            joined[node] = max([0, *outer, *(phases[each] for each in binding if each)])
+    return joined
 
 
 def _after(phase: int, vendor: bool) -> int:

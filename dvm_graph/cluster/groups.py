@@ -3,13 +3,14 @@
 Purpose: the mutable working state of `split_clusters`: which operators are together, what crosses
 between groups, and a topological order of the groups that every merge keeps.
 
-Invariants: the quotient graph of the groups is acyclic, and `order` is a topological order of it
-(Pearce and Kelly's dynamic ordering: a merge reorders only what lies between the two).
+Invariants: the quotient graph of the groups is acyclic, and `position` is a topological order of it
+(a dynamic ordering: a merge moves only what depends on the one, or what the other depends on, whichever are found
+sooner; what a group is looked for costs no more than the shorter way round).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace
@@ -98,38 +99,42 @@ class GroupGraph:
 
     def __init__(self, groups: Iterable[Group]) -> None:
         """`groups` come in topological order."""
-        self.at: list[Group | None] = list(groups)
-        self.position: dict[Group, int] = {}
+        self._order = _Order()
+        self.position: Mapping[Group, int] = self._order.position
+        self._readers: dict[Value, set[Group]] = {}
+        """Of results of groups, the groups that read them."""
         made: dict[Value, Group] = {}
-        for index, group in enumerate(self.at):
-            assert group is not None
-            self.position[group] = index
+        for group in groups:
+            self._order.append(group)
             for value in group.inputs:
                 producer = made.get(value)
                 if producer is not None:
                     producer.after[group] = None
                     group.before[producer] = None
+                    self._readers.setdefault(value, set()).add(group)
             for value in group.results:
                 made[value] = group
 
     @property
     def groups(self) -> list[Group]:
         """All groups in topological order."""
-        return [group for group in self.at if group is not None]
+        return sorted(self.position, key=self.position.__getitem__)
+
+    def is_read(self, value: Value, apart_from: Sequence[Group]) -> bool:
+        """Whether a group reads a result, apart from some."""
+        readers = self._readers.get(value, ())
+        return len(readers) > sum(group in readers for group in apart_from)
 
     def detour(self, producer: Group, consumer: Group) -> Group | None:
-        """A group on another path from `producer` to `consumer`, which forbids merging them."""
-        limit = self.position[consumer]
-        seen = {producer}
-        stack = [group for group in producer.after if group is not consumer]
-        while stack:
-            group = stack.pop()
-            if group in seen or self.position[group] > limit:
-                continue
-            seen.add(group)
-            if consumer in group.after:
+        """A group on another path from `producer` to `consumer`, which forbids merging them: the last one."""
+        ahead, back = _Ahead(self, producer, consumer), _Back(self, producer, consumer)
+        while ahead.pending and back.pending:
+            group = ahead.step()
+            if group is not None and consumer in group.after:
                 return group
-            stack.extend(group.after)
+            group = back.step()
+            if group is not None and producer in group.before:
+                return back.ends[group]
         return None
 
     def depends(self, first: Group, second: Group) -> bool:
@@ -138,30 +143,24 @@ class GroupGraph:
             first, second = second, first  # the order is topological
         return second in first.after or self.detour(first, second) is not None
 
-    def between(self, producer: Group, consumer: Group) -> dict[Group, None]:
-        """Groups after `producer` in the graph and before `consumer` in the order."""
-        limit = self.position[consumer]
-        found: dict[Group, None] = {}
-        stack = [group for group in producer.after if group is not consumer]
-        while stack:
-            group = stack.pop()
-            if group not in found and self.position[group] < limit:
-                found[group] = None
-                stack.extend(group.after)
-        return found
-
     def merge(self, producer: Group, consumer: Group, wanted: Set[Value]) -> Group:
-        """One group of both, in the place of `consumer`; there must be no detour.
+        """One group of both, in the place of the one or the other; there must be no detour.
 
         `wanted` are values that others than the groups use. The caller sets `kind` and `spaces`.
         """
         self._reorder(producer, consumer)
-        others = [group for group in producer.after if group is not consumer]
         results = {
             value: None
             for value in producer.results
-            if value in wanted or any(value in group.inputs for group in others)
+            if value in wanted or self.is_read(value, (consumer,))
         }
+        for value in producer.results:
+            self._readers.get(value, set()).discard(consumer)
+        for value in producer.inputs:
+            readers = self._readers.get(value, set())
+            if producer in readers:
+                readers.remove(producer)
+                readers.add(consumer)
         consumer.parts = _parts(producer, consumer)
         consumer.nodes = producer.nodes + consumer.nodes
         consumer.operators += producer.operators
@@ -188,23 +187,109 @@ class GroupGraph:
         return consumer
 
     def _reorder(self, producer: Group, consumer: Group) -> None:
-        """Moves what depends on `producer` behind `consumer`, and drops `producer`."""
-        low, high = self.position.pop(producer), self.position[consumer]
-        self.at[low] = None
-        late = self.between(producer, consumer)
-        if not late:
-            return
-        region = [g for g in self.at[low + 1 : high] if g is not None]
-        order: list[Group | None] = [g for g in region if g not in late]
-        order.append(consumer)
-        order += [g for g in region if g in late]
-        start = high + 1 - len(order)
-        for index in range(low + 1, start):
-            self.at[index] = None
-        for index, group in enumerate(order, start):
-            assert group is not None
-            self.at[index] = group
-            self.position[group] = index
+        """Moves what depends on `producer` behind `consumer`, or both behind what `consumer` depends on, and drops `producer`."""
+        ahead, back = _Ahead(self, producer, consumer), _Back(self, producer, consumer)
+        while ahead.pending and back.pending:
+            ahead.step()
+            back.step()
+        if not ahead.pending:
+            late = sorted(ahead.seen, key=self.position.__getitem__)
+            self._order.move_behind(consumer, late)
+        else:
+            early = sorted(back.seen, key=self.position.__getitem__)
+            self._order.move_behind(producer, [*early, consumer])
+        self._order.remove(producer)
+
+
+class _Order:
+    """Groups in an order that changes: linked, and numbered, with room for others in between."""
+
+    _ROOM = 1 << 128
+
+    def __init__(self) -> None:
+        self.position: dict[Group, int] = {}
+        self._next: dict[Group | None, Group | None] = {None: None}
+        self._previous: dict[Group | None, Group | None] = {None: None}
+        """Before the first one, and behind the last one, there is None."""
+
+    def append(self, group: Group) -> None:
+        last = self._previous[None]
+        self.position[group] = self._ROOM if last is None else self.position[last] + self._ROOM
+        self._link(last, group)
+
+    def remove(self, group: Group) -> None:
+        self._unlink(group)
+        del self.position[group]
+
+    def move_behind(self, at: Group, groups: Sequence[Group]) -> None:
+        """Puts some right behind another one, in their order."""
+        for group in groups:
+            self._unlink(group)
+        behind = self._next[at]
+        low = self.position[at]
+        high = low + self._ROOM * (len(groups) + 1) if behind is None else self.position[behind]
+        step = (high - low) // (len(groups) + 1)
+        for group in groups:
+            low += step
+            self.position[group] = low
+            self._link(at, group)
+            at = group
+        if not step:
+            self._number_anew()
+
+    def _number_anew(self) -> None:
+        group, position = self._next[None], 0
+        while group is not None:
+            position += self._ROOM
+            self.position[group] = position
+            group = self._next[group]
+
+    def _link(self, at: Group | None, group: Group) -> None:
+        behind = self._next[at]
+        self._next[at], self._next[group] = group, behind
+        self._previous[group], self._previous[behind] = at, group
+
+    def _unlink(self, group: Group) -> None:
+        before, behind = self._previous.pop(group), self._next.pop(group)
+        self._next[before], self._previous[behind] = behind, before
+
+
+class _Ahead:
+    """Finds the groups behind `producer` that lie before `consumer` in the order, step by step."""
+
+    def __init__(self, graph: GroupGraph, producer: Group, consumer: Group) -> None:
+        self._position, self._limit = graph.position, graph.position[consumer]
+        self.seen: dict[Group, None] = {}
+        self.pending = [group for group in producer.after if group is not consumer]
+
+    def step(self) -> Group | None:
+        group = self.pending.pop()
+        if group in self.seen or self._position[group] >= self._limit:
+            return None
+        self.seen[group] = None
+        self.pending.extend(group.after)
+        return group
+
+
+class _Back:
+    """Finds the groups before `consumer` that lie behind `producer` in the order, step by step."""
+
+    def __init__(self, graph: GroupGraph, producer: Group, consumer: Group) -> None:
+        self._position, self._limit = graph.position, graph.position[producer]
+        self.seen: dict[Group, None] = {}
+        self.pending = [group for group in consumer.before if group is not producer]
+        self.ends = {group: group for group in self.pending}
+        """Of each, the group right before `consumer` that it leads to."""
+
+    def step(self) -> Group | None:
+        group = self.pending.pop()
+        if group in self.seen or self._position[group] <= self._limit:
+            return None
+        self.seen[group] = None
+        for other in group.before:
+            self.ends.setdefault(other, self.ends[group])
+            self.pending.append(other)
+        return group
 
 
 def _parts(producer: Group, consumer: Group) -> tuple[list[Node], list[Node]] | None:

@@ -85,11 +85,10 @@ class GroupMeeting:
         both = (self.producer, self.consumer)
         tensors = set(self.producer.inputs) | set(self.consumer.inputs)
         for group in both:
-            readers = [other for other in group.after if other not in both]
             tensors.update(
                 value
                 for value in group.results
-                if value in self.returned or any(value in other.inputs for other in readers)
+                if value in self.returned or self.graph.is_read(value, both)
             )
         return len(tensors)
 

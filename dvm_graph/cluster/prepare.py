@@ -51,7 +51,7 @@ def _place_concat_operands(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.op == "concat":
             operands = [v for v in node.inputs if v is not None]
-            in_place = [v for v in operands if _joins_only(graph, v, node)]
+            in_place = {v for v in operands if _joins_only(graph, v, node)}
             placed = [v if v in in_place else _identity(graph, v, node.origin) for v in operands]
             graph.set_inputs(node, placed)
 
@@ -87,6 +87,8 @@ def _repeat(graph: Graph, node: Node) -> None:
     stored.
     """
     value = node.output
+    if sum(graph.uses(value).values()) <= 1 and not graph.is_output(value):
+        return
     uses = [
         (user, index)
         for user in graph.users(value)

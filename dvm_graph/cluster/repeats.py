@@ -27,31 +27,30 @@ class Repeats:
     """The first subgraph of each structure."""
 
     def __init__(self) -> None:
-        self._first: dict[Hashable, list[FusedSubgraph]] = {}
-        """By outline."""
-        self._structures: dict[FusedSubgraph, Hashable] = {}
-        """Worked out for those of whose outline there is another one."""
+        self._first: dict[Hashable, FusedSubgraph] = {}
+        """By outline, until another one has it."""
+        self._alike: dict[Hashable, dict[Hashable, FusedSubgraph]] = {}
+        """By outlines that several have, and structure."""
 
     def complete(
         self, subgraph: FusedSubgraph, fallback: Callable[[], Fallback], *how: Hashable
     ) -> FusedSubgraph:
         """The subgraph with its fallback, which follows from its structure and from `how`."""
         outline = (how, subgraph.kind, subgraph.guards, subgraph.weighed, _outline(subgraph))
-        alike = self._first.setdefault(outline, [])
-        structure = _structure(subgraph) if alike else None
-        for first in alike:
-            if self._structure_of(first) == structure:
-                names = renaming(first.nodes, subgraph.nodes)
-                parts = tuple([_renamed(part, names) for part in first.fallback])
-                return replace(subgraph, fallback=parts, pattern=first.pattern)
-        alike.append(replace(subgraph, fallback=fallback()))
-        return alike[-1]
-
-    def _structure_of(self, subgraph: FusedSubgraph) -> Hashable:
-        known = self._structures.get(subgraph)
-        if known is None:
-            known = self._structures[subgraph] = _structure(subgraph)
-        return known
+        if outline not in self._first:
+            self._first[outline] = replace(subgraph, fallback=fallback())
+            return self._first[outline]
+        if outline not in self._alike:
+            other = self._first[outline]
+            self._alike[outline] = {_structure(other): other}
+        alike, structure = self._alike[outline], _structure(subgraph)
+        first = alike.get(structure)
+        if first is None:
+            alike[structure] = replace(subgraph, fallback=fallback())
+            return alike[structure]
+        names = renaming(first.nodes, subgraph.nodes)
+        parts = tuple([_renamed(part, names) for part in first.fallback])
+        return replace(subgraph, fallback=parts, pattern=first.pattern)
 
 
 def renaming(old: Sequence[Node], new: Sequence[Node]) -> Renaming:

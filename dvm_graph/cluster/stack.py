@@ -15,8 +15,10 @@ Invariants: a kernel follows all its producers; the schedule depends on the grap
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import insort
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from itertools import groupby
 from typing import TypeAlias
 
@@ -128,21 +130,23 @@ def _stages(
     width = options.limits.max_parallel if options.stack else 1
     ready_at = _Readiness(subgraphs)
     stages: list[list[FusedSubgraph]] = []
-    waiting = ready_at.initial()
-    movable = [subgraph for subgraph in waiting if subgraph.kind is SubgraphKind.VECTOR]
+    free = ready_at.initial()
+    movable = [subgraph for subgraph in free if subgraph.kind is SubgraphKind.VECTOR]
+    waiting = [(ready_at.index[subgraph], 0, subgraph) for subgraph in free]  # a heap
+    heapify(waiting)
     while waiting:
-        waiting.sort(key=ready_at.index.__getitem__)
-        stage, waiting = waiting[:width], waiting[width:]
-        stages.append(stage)
-        if waiting and options.stack:
+        taken = [heappop(waiting) for _ in range(min(width, len(waiting)))]
+        late = [subgraph for _, since, subgraph in taken if since < len(stages)]
+        if late and options.stack:
             reason = (
                 f"independent, but the stage before holds {width} kernels (limits.max_parallel)"
             )
-            _explain(waiting, Verdict.SEQUENCE, reason, report)
-        for subgraph in stage:
-            waiting.extend(ready_at.complete(subgraph))
-    for subgraph in movable:
-        _move_to_readers(subgraph, stages, ready_at, width)
+            _explain(late, Verdict.SEQUENCE, reason, report)
+        stages.append([subgraph for *_, subgraph in taken])
+        for subgraph in stages[-1]:
+            for follower in ready_at.complete(subgraph):
+                heappush(waiting, (ready_at.index[follower], len(stages), follower))
+    _move_to_readers(movable, stages, ready_at, width)
     for stage in stages:
         if len(stage) > 1:
             _explain(stage, Verdict.PARALLEL, "independent: one stage", report)
@@ -150,18 +154,28 @@ def _stages(
 
 
 def _move_to_readers(
-    subgraph: FusedSubgraph, stages: list[list[FusedSubgraph]], ready_at: _Readiness, width: int
+    movable: Iterable[FusedSubgraph],
+    stages: list[list[FusedSubgraph]],
+    ready_at: _Readiness,
+    width: int,
 ) -> None:
-    """Moves a kernel to the last stage before its readers that has room, if there is one."""
-    stage_of = {other: i for i, stage in enumerate(stages) for other in stage}
-    first = stage_of[subgraph]
-    end = min((stage_of[reader] for reader in ready_at.readers(subgraph)), default=0)
-    for later in range(end - 1, first, -1):
-        if len(stages[later]) < width:
+    """Moves kernels to the last stage before their readers that has room, where there is one."""
+    stage_of = {subgraph: i for i, stage in enumerate(stages) for subgraph in stage}
+    first_readers = ready_at.first_readers(stage_of)
+    below = list(range(-1, len(stages) - 1))
+    """Of each stage, the next one to look for room in, should it have none."""
+    for subgraph in movable:
+        first = stage_of[subgraph]
+        later = first_readers.get(subgraph, 0) - 1
+        passed = []
+        while later > first and len(stages[later]) >= width:
+            passed.append(later)
+            later = below[later]
+        for stage in passed:
+            below[stage] = later
+        if later > first:
             stages[first].remove(subgraph)
-            stages[later].append(subgraph)
-            stages[later].sort(key=ready_at.index.__getitem__)
-            return
+            insort(stages[later], subgraph, key=ready_at.index.__getitem__)
 
 
 def _explain(
@@ -201,13 +215,18 @@ class _Readiness:
                 free.append(follower)
         return self._through(free)
 
-    def readers(self, subgraph: FusedSubgraph) -> Iterator[FusedSubgraph]:
-        """Kernels that wait for this one, through aliases and joins."""
-        for follower in self._after[subgraph]:
-            if follower.kind.is_kernel:
-                yield follower
-            else:
-                yield from self.readers(follower)
+    def first_readers(self, stage_of: Mapping[FusedSubgraph, int]) -> dict[FusedSubgraph, int]:
+        """Of what kernels wait for, through aliases and joins, the first stage that they are in."""
+        first: dict[FusedSubgraph, int] = {}
+        for subgraph in reversed(self.index):
+            stages = [
+                stage_of[follower] if follower.kind.is_kernel else first[follower]
+                for follower in self._after[subgraph]
+                if follower.kind.is_kernel or follower in first
+            ]
+            if stages:
+                first[subgraph] = min(stages)
+        return first
 
     def _through(self, free: list[FusedSubgraph]) -> list[FusedSubgraph]:
         kernels = []

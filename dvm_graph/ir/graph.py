@@ -179,13 +179,39 @@ class ModelMetadata:
     """ONNX metadata_props of the model."""
 
 
+class _Outputs(list[Value]):
+    """Values in order, and where each of them is: a graph may have as many outputs as nodes. It grows at its end only."""
+
+    def __init__(self, values: Iterable[Value] = ()) -> None:
+        super().__init__()
+        self.places: dict[Value, dict[int, None]] = {}
+        self.extend(values)
+
+    def append(self, value: Value) -> None:
+        self.places.setdefault(value, {})[len(self)] = None
+        super().append(value)
+
+    def extend(self, values: Iterable[Value]) -> None:
+        for value in values:
+            self.append(value)
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        """In one place."""
+        old = self[place]
+        del self.places[old][place]
+        if not self.places[old]:
+            del self.places[old]
+        self.places.setdefault(value, {})[place] = None
+        super().__setitem__(place, value)
+
+
 class Graph:
     """A directed acyclic multigraph of nodes, with ordered inputs and outputs."""
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
         self.inputs: list[Value] = []
-        self.outputs: list[Value] = []
+        self._outputs = _Outputs()
         self.overridable: list[Value] = []
         """Constants that the model declares as inputs as well, in its order."""
         self.output_names: tuple[str, ...] = ()
@@ -204,6 +230,14 @@ class Graph:
         self._counter = 0
 
     # -- reading
+
+    @property
+    def outputs(self) -> list[Value]:
+        return self._outputs
+
+    @outputs.setter
+    def outputs(self, values: Iterable[Value]) -> None:
+        self._outputs = _Outputs(values)
 
     @property
     def nodes(self) -> Set[Node]:
@@ -323,7 +357,7 @@ class Graph:
         return len(self.users(value)) == 1 and not self.is_output(value)
 
     def is_output(self, value: Value) -> bool:
-        return value in self.outputs  # values are equal where they are the same
+        return value in self._outputs.places
 
     # -- writing
 
@@ -387,7 +421,8 @@ class Graph:
         """Every use of `old`, as operand or graph output, becomes one of `new`."""
         for node in tuple(self.users(old)):
             self.set_inputs(node, [new if value is old else value for value in node.inputs])
-        self.outputs = [new if value is old else value for value in self.outputs]
+        for place in tuple(self._outputs.places.get(old, ())):
+            self._outputs[place] = new
 
     def replace_node(self, node: Node, result: Value) -> None:
         """`result` stands for the result of `node` from now on; what nobody uses any more goes."""

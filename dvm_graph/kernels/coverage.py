@@ -37,13 +37,33 @@ from dvm_graph.kernels.plan import (
 from dvm_graph.kernels.regions import Box, Regions, Step
 from dvm_graph.symbolic import Facts, add, product
 
-_Written: TypeAlias = MutableMapping[int, list[Box]]
+
+class _Parts:
+    """What was written of a value, box by box: one object for the same boxes in the same order, of whatever value."""
+
+    __slots__ = ("before", "box", "count")
+
+    def __init__(self, before: _Parts | None = None, box: Box | None = None) -> None:
+        self.before = before
+        self.box = box
+        self.count: int = 0 if before is None else before.count + 1
+
+    def boxes(self) -> list[Box]:
+        """The first one first."""
+        found, at = [], self
+        while at.before is not None and at.box is not None:
+            found.append(at.box)
+            at = at.before
+        return found[::-1]
+
+
+_Written: TypeAlias = MutableMapping[int, _Parts]
 """What kernels wrote of their values so far."""
 _Store: TypeAlias = tuple[int, KernelPlan, PlanNode]
 """A value that is stored to, and by whom."""
 
 _MOST_PARTS = 64
-"""Of a value, in boxes; one that is joined from more is left to numbers."""
+"""Of a value, in boxes; one that is joined from more, or does not become fewer, is left to numbers."""
 
 
 @dataclass(slots=True)
@@ -83,7 +103,9 @@ class _Prover:
         self._boxes: dict[tuple[object, ...], Box] = {}
         self._windows: dict[tuple[object, ...], tuple[bool, list[Box]]] = {}
         self._answers: dict[tuple[object, ...], bool] = {}
-        self._unions: dict[tuple[Slot, tuple[Box, ...]], Sequence[Box]] = {}
+        self._nothing = _Parts()
+        self._parts: dict[tuple[_Parts, Box], _Parts] = {}
+        self._unions: dict[tuple[Slot, _Parts], Sequence[Box]] = {}
         self._sizes: dict[tuple[Slot, ...], Dim] = {}
 
     def run(self) -> Coverage:
@@ -94,9 +116,12 @@ class _Prover:
                 for stage in step.stages:
                     results = [self._call(call, written, stores) for call in stage]
                     for result in results:
-                        _add(written, result)
+                        self._add(written, result)
+        filled: dict[int, bool] = {}
         for value, plan, node in stores:
-            self._count(self._fills(value, written[value]), plan, node)
+            if value not in filled:
+                filled[value] = self._fills(value, written[value])
+            self._count(filled[value], plan, node)
         return self._coverage
 
     def _call(self, call: KernelCall, before: _Written, stores: list[_Store]) -> _Written:
@@ -108,8 +133,8 @@ class _Prover:
         inner: list[_Store] = []
         for part in call.fallback:
             more = self._call(part, seen, inner)
-            _add(seen, more)
-            _add(result, more)
+            self._add(seen, more)
+            self._add(result, more)
         regions = self._where(call.guard)
         if regions is None:
             stores.extend(inner)
@@ -118,13 +143,15 @@ class _Prover:
         with self._under(call.guard, regions):
             written = self._kernel(call.plan, before, own)
             for value, plan, node in own:
-                self._count(self._equal(value, written[value], result.get(value, [])), plan, node)
+                self._count(
+                    self._equal(value, written[value], result.get(value, self._nothing)), plan, node
+                )
         for value, plan, node in inner:
             if value in written:
                 stores.append((value, plan, node))
             else:
                 self._count(self._fills(value, result[value]), plan, node)
-        return {value: result.get(value, []) for value in written}
+        return {value: result.get(value, self._nothing) for value in written}
 
     def _where(self, guard: Slot) -> Regions | None:
         """What can be shown where the guard holds; None: the kernel never runs."""
@@ -146,7 +173,8 @@ class _Prover:
                 continue
             value = plan.accesses[node.access].value
             if node.op == "store":
-                _add(result, {value: [self._box(plan, node)]})
+                before_it = result.get(value, self._nothing)
+                result[value] = self._after(before_it, self._box(plan, node))
                 stores.append((value, plan, node))
             elif node.window:
                 self._count(self._reads_window(plan, node, before), plan, node)
@@ -172,47 +200,67 @@ class _Prover:
     def _dim(self, slot: Slot) -> Dim:
         return 0 if slot == NO_SLOT else self._dims[slot]
 
-    def _is_whole(self, value: int, boxes: Sequence[Box]) -> bool:
-        key = (self._guard, tuple(boxes), self._plan.values[value].shape)
+    def _after(self, before: _Parts, box: Box) -> _Parts:
+        known = self._parts.get((before, box))
+        if known is None:
+            known = self._parts[before, box] = _Parts(before, box)
+        return known
+
+    def _add(self, to: _Written, more: _Written) -> None:
+        for value, parts in more.items():
+            before = to.get(value)
+            to[value] = (
+                parts if before is None else functools.reduce(self._after, parts.boxes(), before)
+            )
+
+    def _is_whole(self, value: int, parts: _Parts) -> bool:
+        key = (self._guard, parts, self._plan.values[value].shape)
         known = self._answers.get(key)
         if known is None:
-            size = self._size(value)
-            joined = self._union(boxes) if len(boxes) <= _MOST_PARTS else boxes
-            known = len(joined) == 1 and self._regions.covers(joined[0], size)
+            joined = self._union(parts) if parts.count <= _MOST_PARTS else ()
+            known = len(joined) == 1 and self._regions.covers(joined[0], self._size(value))
             self._answers[key] = known
         return known
 
-    def _union(self, boxes: Sequence[Box]) -> Sequence[Box]:
-        """Values are written part by part, and may be read after each: what was joined before is not again."""
-        if not boxes:
-            return []
-        key = (self._guard, tuple(boxes))
-        known = self._unions.get(key)
-        if known is None:
-            before = self._unions.get((self._guard, tuple(boxes[:-1])))
-            joined = self._regions.union(boxes[:-1]) if before is None else before
-            known = self._unions[key] = self._regions.joined(joined, boxes[-1])
-        return known
+    def _union(self, parts: _Parts) -> Sequence[Box]:
+        """Values are written part by part, and may be read after each: what was joined before is not again. Of what does
+        not become a few boxes there is none.
+        """
+        left: list[_Parts] = []
+        joined: Sequence[Box] | None = None
+        while joined is None:
+            joined = self._unions.get((self._guard, parts)) if parts.count else ()
+            if joined is None and parts.before is not None:
+                left.append(parts)
+                parts = parts.before
+        for each in reversed(left):
+            assert each.box is not None
+            if joined or each.count == 1:
+                joined = self._regions.joined(joined, each.box)
+            if len(joined) > _MOST_PARTS:
+                joined = ()
+            self._unions[self._guard, each] = joined
+        return joined
 
-    def _fills(self, value: int, boxes: Sequence[Box]) -> bool:
-        whole = self._is_whole(value, boxes)
+    def _fills(self, value: int, parts: _Parts) -> bool:
+        whole = self._is_whole(value, parts)
         if not whole:
-            counts = (product(extent for extent, _ in box.steps) for box in boxes)
+            counts = (product(extent for extent, _ in box.steps) for box in parts.boxes())
             self._coverage.unfilled[value] = functools.reduce(add, counts)
         return whole
 
-    def _equal(self, value: int, left: Sequence[Box], right: Sequence[Box]) -> bool:
+    def _equal(self, value: int, left: _Parts, right: _Parts) -> bool:
         if self._is_whole(value, left) and self._is_whole(value, right):
             return True
-        first, second = (self._union(boxes) for boxes in (left, right))
-        return len(first) == len(second) and all(
+        first, second = self._union(left), self._union(right)
+        return 0 < len(first) == len(second) and all(
             any(self._regions.same(box, other) for other in second) for box in first
         )
 
     def _reads(self, value: int, box: Box, before: _Written) -> bool:
-        boxes = before.get(value)
-        if boxes is not None and not self._is_whole(value, boxes):
-            return any(self._regions.same(box, part) for part in self._union(boxes))
+        parts = before.get(value)
+        if parts is not None and not self._is_whole(value, parts):
+            return any(self._regions.same(box, part) for part in self._union(parts))
         return self._within(value, box)
 
     def _within(self, value: int, box: Box) -> bool:
@@ -283,8 +331,3 @@ class _Prover:
             inside = inside and self._regions.within(self._regions.read(0, steps), period)
             reads.append(self._regions.read(self._dim(access.offset), [(count, 1)]))
         return inside, reads
-
-
-def _add(to: _Written, more: _Written) -> None:
-    for value, boxes in more.items():
-        to[value] = [*to.get(value, []), *boxes]

@@ -10,7 +10,8 @@ Only computable values bind symbols: of others the executor does not see the sha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,16 +70,45 @@ def find_binders(graph: Graph, order: Sequence[Node]) -> dict[Symbol, Node]:
     binders: dict[Symbol, Node] = {}
     if not wanted:
         return binders
-    before: dict[Node, set[Symbol]] = {}
-    for node in order:
-        made_by = [v.producer for v in node.inputs if v is not None and v.producer is not None]
-        shapes = (v.shape for v in node.inputs if v is not None and v.computable)
-        read = (*symbols_in(tuple(shapes)), *_of_attributes(node))
-        before[node] = wanted.intersection(read).union(*map(before.__getitem__, made_by))
-        for symbol in _told(node) if node.is_call else ():
-            if symbol not in given and symbol not in before[node]:
+    before = _read_before(order, _read_early(order, told))
+    for node in told:
+        for symbol in _told(node):
+            if symbol not in given and symbol not in before.get(node, ()):
                 binders.setdefault(symbol, node)
     return binders
+
+
+def _read_early(order: Sequence[Node], told: Mapping[Node, set[Symbol]]) -> set[Symbol]:
+    """Symbols that are read before, or by, an operator that tells them: most are told first."""
+    waiting = Counter(symbol for symbols in told.values() for symbol in symbols)
+    read: set[Symbol] = set()
+    early: set[Symbol] = set()
+    for node in order:
+        if waiting:
+            read.update(symbol for symbol in _read(node) if symbol in waiting)
+        for symbol in told.get(node, ()):
+            if symbol in read:
+                early.add(symbol)
+            waiting[symbol] -= 1
+            if not waiting[symbol]:
+                del waiting[symbol]
+    return early
+
+
+def _read_before(order: Sequence[Node], wanted: set[Symbol]) -> dict[Node, set[Symbol]]:
+    """Of some symbols, those that each operator or what it rests on reads."""
+    before: dict[Node, set[Symbol]] = {}
+    for node in order if wanted else ():
+        made_by = [v.producer for v in node.inputs if v is not None and v.producer is not None]
+        before[node] = wanted.intersection(_read(node)).union(*map(before.__getitem__, made_by))
+    return before
+
+
+def _read(node: Node) -> Iterator[Symbol]:
+    """What an operator's operands and attributes mention."""
+    shapes = (v.shape for v in node.inputs if v is not None and v.computable)
+    yield from symbols_in(tuple(shapes))
+    yield from _of_attributes(node)
 
 
 def _told(node: Node) -> Iterator[Symbol]:
