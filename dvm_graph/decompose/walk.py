@@ -148,7 +148,7 @@ class _Walk:
         operands = self._operands(node)
         if node.op == "DequantizeLinear" or not any(operands) or not self._folding.covers(operands):
             return
-        folded = self._folding.fold_each(list(self._graph.nodes)[mark:])
+        folded = self._folding.fold_each(self._graph.added_since(mark))
         for output in node.outputs:
             made = self._values.get(output, output)
             made.members = made.members and tuple(folded.get(v, v) for v in made.members)
@@ -348,7 +348,7 @@ class _Walk:
             if not self._decompose_all(region.needed_nodes()):
                 return None
             branches.append([self._value(value) for value in region.outputs])
-        if not may_speculate(list(self._graph.nodes)[mark:], branches):
+        if not may_speculate(self._graph.added_since(mark), branches):
             return None
         scalar = self._builder.op("reshape", condition, shape=())
         results = []
@@ -517,7 +517,7 @@ class _Walk:
 
     def _take_back(self, mark: int) -> None:
         """Removes the nodes added since the graph had `mark` of them."""
-        for node in reversed(list(self._graph.nodes)[mark:]):
+        for node in reversed(self._graph.added_since(mark)):
             self._graph.remove(node)
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -179,6 +180,32 @@ class ModelMetadata:
     """ONNX metadata_props of the model."""
 
 
+class _Names:
+    """Names that are taken: of a graph and its regions, or of a scratch of such, which avoids theirs."""
+
+    def __init__(self, avoided: _Names | None = None) -> None:
+        self._own: set[str] = set()
+        self._avoided = avoided
+        self._next: dict[str, dict[int, int]] = {}
+        """By stem: of a number that is taken, one behind it; those between are taken, too."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._own or (self._avoided is not None and name in self._avoided)
+
+    def add(self, name: str) -> None:
+        self._own.add(name)
+
+    def numbered(self, stem: str, number: int) -> tuple[str, int]:
+        """The first name of this stem that is not taken, from a number on: each region of a graph counts from 1."""
+        following, passed = self._next.setdefault(stem, {}), []
+        while f"{stem}.{number}" in self:
+            passed.append(number)
+            number = following.get(number, number + 1)
+        for each in passed:
+            following[each] = number
+        return f"{stem}.{number}", number
+
+
 class _Outputs(list[Value]):
     """Values in order, and where each of them is: a graph may have as many outputs as nodes. It grows at its end only."""
 
@@ -226,7 +253,7 @@ class Graph:
         """How often each node uses a value."""
         self._sorted: list[Node] | None = None
         """`sorted_nodes`, until something changes."""
-        self._names: set[str] = set()
+        self._names = _Names()
         self._counter = 0
 
     # -- reading
@@ -246,6 +273,10 @@ class Graph:
 
     def __contains__(self, node: Node | None) -> bool:
         return node in self._nodes
+
+    def added_since(self, mark: int) -> list[Node]:
+        """The nodes that were inserted since there were so many."""
+        return list(islice(reversed(self._nodes), len(self._nodes) - mark))[::-1]
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -370,15 +401,14 @@ class Graph:
     def scratch(self) -> Graph:
         """An empty graph that avoids this graph's names, and takes none of them away."""
         graph = Graph(self.name)
-        graph._names = set(self._names)
+        graph._names = _Names(self._names)
         return graph
 
     def unique_name(self, stem: str) -> str:
         """A name not in use, reserved by this call."""
         name = stem
-        while not name or name in self._names:
-            self._counter += 1
-            name = f"{stem}.{self._counter}"
+        if not name or name in self._names:
+            name, self._counter = self._names.numbered(stem, self._counter + 1)
         self._names.add(name)
         return name
 

@@ -107,7 +107,7 @@ class _Branch:
 
     def take_back(self, mark: int) -> None:
         """Removes what was built since the body had `mark` operators."""
-        for node in reversed(list(self.graph.nodes)[mark:]):
+        for node in reversed(self.graph.added_since(mark)):
             self.graph.remove(node)
 
     def _know(self, dims: Any) -> None:

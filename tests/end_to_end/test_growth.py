@@ -150,6 +150,37 @@ def _vendor(n: int) -> _Made:
     return nodes, ["v0: a a"], [f"v{n // 3}"], {}
 
 
+def _loops(n: int) -> _Made:
+    """Bodies whose values have the names of each other's, numbered."""
+    nodes = []
+    for i in range(n // 6):
+        body = helper.make_graph(
+            [
+                helper.make_node("MatMul", [f"s{i}", "w"], [f"p{i}"]),
+                helper.make_node("Softmax", [f"p{i}"], [f"q{i}"]),
+                helper.make_node("Identity", [f"k{i}"], [f"l{i}"]),
+            ],
+            f"body{i}",
+            [
+                helper.make_tensor_value_info(f"n{i}", TensorProto.INT64, []),
+                helper.make_tensor_value_info(f"k{i}", TensorProto.BOOL, []),
+                helper.make_tensor_value_info(f"s{i}", TensorProto.FLOAT, ["a", 8]),
+            ],
+            [
+                helper.make_tensor_value_info(f"l{i}", TensorProto.BOOL, []),
+                helper.make_tensor_value_info(f"q{i}", TensorProto.FLOAT, ["a", 8]),
+            ],
+        )
+        nodes += [
+            helper.make_node("NonZero", [f"v{i}"], [f"z{i}"]),
+            helper.make_node("Shape", [f"z{i}"], [f"t{i}"], start=1),
+            helper.make_node("Squeeze", [f"t{i}"], [f"m{i}"]),
+            helper.make_node("Loop", [f"m{i}", "true", f"v{i}"], [f"v{i + 1}"], body=body),
+        ]
+    constants = {"w": np.ones((8, 8), np.float32), "true": np.array(True)}
+    return nodes, ["v0: a 8"], [f"v{n // 6}"], constants
+
+
 _FAMILIES: dict[str, Callable[[int], _Made]] = {
     "a chain": _chain,
     "residual layers": _residuals,
@@ -164,6 +195,7 @@ _FAMILIES: dict[str, Callable[[int], _Made]] = {
     "shapes": _shapes,
     "sizes that data tells": _sizes_of_data,
     "vendor operators": _vendor,
+    "loops": _loops,
 }
 
 

@@ -1,4 +1,4 @@
-"""The order of a graph's nodes, against networkx."""
+"""A graph: the order of its nodes, against networkx, its outputs and its names."""
 
 from __future__ import annotations
 
@@ -41,3 +41,44 @@ def test_a_networkx_graph_has_an_edge_for_each_use() -> None:
     assert list(nx.topological_sort(digraph)) == [first, second]
     uses = {"value": y, "operand": 0}, {"value": y, "operand": 2}
     assert list(digraph.edges(data=True)) == [(first, second, use) for use in uses]
+
+
+def test_outputs_know_where_they_are() -> None:
+    graph = Graph()
+    a, b, c = (Value(name, DType.FLOAT32, ()) for name in "abc")
+    graph.outputs = [a, b, a]
+    assert graph.is_output(a)
+    assert not graph.is_output(c)
+    graph.replace_uses(a, c)
+    assert graph.outputs == [c, b, c]
+    assert [graph.is_output(value) for value in (a, b, c)] == [False, True, True]
+    graph.outputs[0] = b
+    graph.outputs.append(a)
+    graph.replace_uses(b, a)
+    assert graph.outputs == [a, a, c, a]
+    assert [graph.is_output(value) for value in (a, b, c)] == [True, False, True]
+
+
+def test_names_are_numbered_from_one_in_each_region() -> None:
+    graph = Graph()
+    assert [graph.unique_name("x") for _ in range(3)] == ["x", "x.1", "x.2"]
+    assert graph.unique_name("y") == "y"
+    assert graph.unique_name("y") == "y.3"
+    region = graph.new_region("body")
+    assert [region.unique_name("y") for _ in range(3)] == ["y.1", "y.2", "y.4"]
+    assert region.unique_name("x") == "x.5"
+    scratch = graph.scratch()
+    assert [scratch.unique_name(stem) for stem in ("x", "y", "z")] == ["x.3", "y.5", "z"]
+    assert graph.unique_name("z") == "z"
+    assert scratch.unique_name("z") == "z.6"
+
+
+def test_nodes_that_were_added_since() -> None:
+    graph = Graph()
+    x = Value("x", DType.FLOAT32, ())
+    nodes = [
+        graph.add(Node(f"n{i}", "neg", (x,), (Value(f"y{i}", DType.FLOAT32, ()),)))
+        for i in range(4)
+    ]
+    assert graph.added_since(4) == []
+    assert graph.added_since(1) == nodes[1:]
