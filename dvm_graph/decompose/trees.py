@@ -39,6 +39,8 @@ _MODES = {
 }
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+_MOST = np.iinfo(np.int32).max
+"""Nodes of a tree, features and targets have numbers up to here."""
 _FOLDS = {"SUM": 0, "AVERAGE": 0, "MIN": 1, "MAX": 2}
 """As the host numbers them; an average is a part of a sum."""
 
@@ -106,7 +108,7 @@ def tree_ensemble_regressor(builder: Builder, node: Node, operands: Operands) ->
 def tree_ensemble(builder: Builder, node: Node, operands: Operands) -> Results:
     targets = int(node.attrs.get("n_targets", 1))
     transform, aggregate = (int(node.attrs.get(n, d)) for n, d in _CODED)
-    if transform >= len(_TRANSFORMS) or aggregate >= len(_AGGREGATES):
+    if transform not in range(len(_TRANSFORMS)) or aggregate not in range(len(_AGGREGATES)):
         return None
     try:
         x = _rows(builder, required(node, operands, 0))
@@ -160,7 +162,7 @@ def _one_of_two(
     transform: str,
 ) -> Results:
     """Where leaves speak of the first class alone: what they say is the score of the second."""
-    if base.size > 1 or transform == "PROBIT" or forest.entry_targets.any():
+    if base.size > 1 or transform not in TRANSFORMS or forest.entry_targets.any():
         return None
     if base.size and not _always_said(forest, 1):
         return None  # where no leaf says anything, the first class it is
@@ -182,10 +184,12 @@ def _one_of_two(
 
 
 def _results(builder: Builder, transform: str, sums: Value, dtype: DType) -> Results:
-    if shape_of(sums)[1] == 1 and transform != "PROBIT":
-        transform = "NONE"  # one target is left as it is
     function = TRANSFORMS.get(transform)
-    return None if function is None else [function(builder, builder.cast(sums, dtype))]
+    if function is None:
+        return None
+    if shape_of(sums)[1] == 1:
+        function = TRANSFORMS["NONE"]  # one target is left as it is
+    return [function(builder, builder.cast(sums, dtype))]
 
 
 def _rows(builder: Builder, x: Value) -> Value:
@@ -219,14 +223,12 @@ def _sums(
 
 def _always_said(forest: _Ordered, targets: int) -> bool:
     """Whether of each target the leaves of some tree all say something."""
-    said = np.sort(forest.entry_nodes * targets + forest.entry_targets)
-    said = said[np.diff(said, prepend=-1) != 0]
-    trees = int(forest.trees[-1]) + 1
-    saying = np.bincount(
-        forest.trees[said // targets] * targets + said % targets, minlength=trees * targets
+    said = np.unique(forest.entry_nodes * targets + forest.entry_targets)
+    pairs, saying = np.unique(
+        forest.trees[said // targets] * targets + said % targets, return_counts=True
     )
     leaves = np.bincount(forest.trees[forest.leaves])
-    return bool((saying.reshape(trees, targets) == leaves[:, None]).any(0).all())
+    return np.unique(pairs[saying == leaves[pairs // targets]] % targets).size == targets
 
 
 def _numbers(node: Node, name: str, dtype: DType) -> _Floats:
@@ -250,8 +252,9 @@ def _integers(node: Node, name: str) -> _Ints:
 def _listed(node: Node, dtype: DType, said: str, targets: int) -> _Ordered:
     """Of nodes that are numbered within their trees, and entries that name them so."""
     named = node.attrs.get("nodes_modes", ())
-    codes = {mode: _MODES.get(mode, _NEQ) for mode in set(named)}
-    modes = np.fromiter(map(codes.__getitem__, named), int, len(named))
+    if not _MODES.keys() >= set(named):
+        raise _UnlikeError
+    modes = np.fromiter(map(_MODES.__getitem__, named), int, len(named))
     names = ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")
     trees, numbers, features, yes, no = (_integers(node, f"nodes_{name}") for name in names)
     limits = _numbers(node, "nodes_values", dtype)
@@ -261,7 +264,7 @@ def _listed(node: Node, dtype: DType, said: str, targets: int) -> _Ordered:
     )
     weights = _numbers(node, f"{said}_weights", dtype)
     nodes = (modes, trees, numbers, features, yes, no, limits, *((tracks,) if tracks.size else ()))
-    starts = np.flatnonzero(np.diff(trees, prepend=np.nan) != 0)
+    starts = np.flatnonzero(np.diff(trees, prepend=trees[:1] - 1) != 0)
     if (
         {part.size for part in nodes} != {modes.size}
         or {part.size for part in (entry_trees, entry_numbers, entry_targets)} != {weights.size}
@@ -271,6 +274,13 @@ def _listed(node: Node, dtype: DType, said: str, targets: int) -> _Ordered:
         raise _UnlikeError
     place = _Places(trees, numbers)
     leaves = modes == _LEAF
+    entry_nodes = place.of(entry_trees, entry_numbers)
+    if said == "target" and targets == 1 and not entry_targets.any():
+        # A leaf says the first of what is listed, or else the value that it has as a node.
+        heard = limits.copy()
+        heard[entry_nodes[::-1]] = weights[::-1]
+        entry_nodes = np.flatnonzero(leaves)
+        entry_targets, weights = np.zeros_like(entry_nodes), heard[entry_nodes]
     return _ordered(
         _Forest(
             modes,
@@ -280,7 +290,7 @@ def _listed(node: Node, dtype: DType, said: str, targets: int) -> _Ordered:
             place.of(trees, np.where(leaves, numbers, no)),
             tracks == 1 if tracks.size else np.zeros(modes.size, bool),
             starts,
-            place.of(entry_trees, entry_numbers),
+            entry_nodes,
             entry_targets,
             weights,
         ),
@@ -294,6 +304,8 @@ class _Places:
     def __init__(self, trees: _Ints, numbers: _Ints) -> None:
         self._trees, tree = np.unique(trees, return_inverse=True)
         self._stride = int(numbers.max()) + 1
+        if self._stride > _MOST:
+            raise _UnlikeError
         keys = tree * self._stride + numbers
         self._order = np.argsort(keys, kind="stable")
         self._keys = keys[self._order]
@@ -427,19 +439,23 @@ def _ordered(forest: _Forest, targets: int) -> _Ordered:
     ends = modes >= _LEAF
 
     levels, trees = [forest.roots], [np.arange(forest.roots.size)]
+    reached = forest.roots.size
     while not ends[levels[-1]].all():
         branches = ~ends[levels[-1]]
         above, tree = levels[-1][branches], trees[-1][branches]
         levels.append(np.stack([first[above], second[above]], 1).reshape(-1))
         trees.append(np.repeat(tree, 2))
-        if sum(level.size for level in levels) > modes.size:
-            raise _UnlikeError  # a node follows two others, or itself
+        reached += levels[-1].size
+        if reached > modes.size:
+            raise _UnlikeError  # a node follows itself
     depths = np.repeat(np.arange(len(levels)), [level.size for level in levels])
     tree = np.concatenate(trees)
     order = np.argsort(tree, kind="stable")
     nodes = np.concatenate(levels)[order]
     places = np.full(modes.size, -1)
     places[nodes] = np.arange(nodes.size)
+    if (places[nodes] != np.arange(nodes.size)).any():
+        raise _UnlikeError  # a node follows two others
 
     entries = places[forest.entry_nodes]
     said = np.argsort(entries, kind="stable")
@@ -461,9 +477,11 @@ def _ordered(forest: _Forest, targets: int) -> _Ordered:
         or (entries < 0).any()
         or not leaves[entries].all()
         or (ordered.features < 0).any()
+        or (ordered.features > _MOST).any()
         or np.isnan(ordered.limits).any()
         or (ordered.nan_is_second & (ordered.limits == np.inf)).any()
         or ((ordered.entry_targets < 0) | (ordered.entry_targets >= targets)).any()
+        or not 0 < targets <= _MOST
         or np.isnan(ordered.entry_weights).any()
     ):
         raise _UnlikeError

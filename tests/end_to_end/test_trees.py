@@ -265,3 +265,70 @@ def test_rows_of_too_few_features() -> None:
     compiled = dvm_graph.optimize(proto)
     with pytest.raises(dvm_graph.ShapeError, match="5 features"):
         compiled.run({"x": np.zeros((3, 4), np.float32)})
+
+
+@pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.DOUBLE])
+@pytest.mark.parametrize("fold", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("base", [0, 1])
+def test_leaves_of_one_target(base: int, fold: str, element: int) -> None:
+    """The first of several weights of a leaf counts; where there is none, the value of the node."""
+    rng = np.random.default_rng(4)
+    forest = trees(rng, MODES[:1], 9, 12, False)
+    for node in (node for nodes in forest for node in nodes if node["leaf"]):
+        weights = rng.integers(-16, 17, rng.integers(0, 4)) / 8
+        node |= {"limit": float(rng.integers(-16, 17)) / 8, "entries": [(0, w) for w in weights]}
+    attributes = listed(forest, "target", element) | based(rng, base, element)
+    attributes |= {"n_targets": 1, "aggregate_function": fold}
+    same(model("TreeEnsembleRegressor", attributes, element, 3), element, rng)
+
+
+SHARED = {
+    "nodes_treeids": [0] * 8,
+    "nodes_nodeids": [*range(8)],
+    "nodes_featureids": [0] * 8,
+    "nodes_modes": ["BRANCH_LEQ"] * 3 + ["LEAF"] * 5,
+    "nodes_truenodeids": [1, 3, 3] + [0] * 5,
+    "nodes_falsenodeids": [2, 4, 5] + [0] * 5,
+    "nodes_values": [0.25, -1.0, 1.0] + [0.0] * 5,
+    "target_treeids": [0] * 6,
+    "target_nodeids": [3, 3, 4, 4, 5, 5],
+    "target_ids": [0, 1] * 3,
+    "target_weights": [1.0, 2, 3, 4, 5, 6],
+    "n_targets": 2,
+}
+"""A leaf that two nodes lead to, and two that none does."""
+
+
+def test_a_node_that_follows_two_others() -> None:
+    proto = model("TreeEnsembleRegressor", SHARED, TensorProto.FLOAT, 3)
+    same(proto, TensorProto.FLOAT, np.random.default_rng(0), native=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodes_modes": ["BRANCH_WHERE"] * 3 + ["LEAF"] * 5},
+        {"nodes_featureids": [2**63 - 1] * 8},
+        {"nodes_featureids": [-1] * 8},
+        {"nodes_truenodeids": [0, 3, 3] + [0] * 5},
+        {"nodes_truenodeids": [9, 3, 3] + [0] * 5},
+        {"nodes_falsenodeids": [2, 4, 5]},
+        {"target_ids": [0, 2] * 3},
+        {"target_ids": [0, -1] * 3},
+        {"n_targets": 0},
+        {"n_targets": 1, "target_ids": [0] * 6, "post_transform": "ELSE"},
+        {"aggregate_function": "ELSE"},
+    ],
+    ids=str,
+)
+def test_what_onnxruntime_refuses(change: dict[str, Any]) -> None:
+    proto = model("TreeEnsembleRegressor", SHARED | change, TensorProto.FLOAT, 3)
+    with pytest.raises(dvm_graph.DvmError, match="onnxruntime"):
+        dvm_graph.optimize(proto)
+
+
+def test_more_targets_than_memory_has_bytes() -> None:
+    proto = model("TreeEnsembleRegressor", SHARED | {"n_targets": 2**62}, TensorProto.FLOAT, 3)
+    compiled = dvm_graph.optimize(proto)
+    with pytest.raises(dvm_graph.DvmError):
+        compiled.run({"x": np.zeros((2, FEATURES), np.float32)})
