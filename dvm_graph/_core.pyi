@@ -66,6 +66,7 @@ class RunProfile:
     host: list[HostSpan]
 
 class RunStatistics:
+    def __init__(self) -> None: ...
     run_ns: int
     compile_ns: int
     max_compile_ns: int
@@ -97,7 +98,7 @@ class Program:
         self,
         inputs: list[Any],
         given: list[Any],
-        profile: bool,
+        record: RunStatistics | None,
         stop: StopFlag | None = None,
         options: object = None,
     ) -> list[Any]: ...
@@ -105,7 +106,7 @@ class Program:
         self,
         feeds: object,
         given: list[Any],
-        profile: bool,
+        record: RunStatistics | None,
         stop: StopFlag | None,
         options: object,
     ) -> list[Any] | None: ...

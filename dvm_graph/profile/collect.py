@@ -44,8 +44,8 @@ def profile_program(
     if repeats < 1:
         raise InputError(f"repeats is {repeats}, but has to be 1 or more")
     program.forget()
-    first = _profiled_run(program, feeds)
-    runs = [_profiled_run(program, feeds) for _ in range(repeats)]
+    first = program.profile(feeds)
+    runs = [program.profile(feeds) for _ in range(repeats)]
     median = statistics.median_low(run.run_ns for run in runs)
     typical = next(run for run in runs if run.run_ns == median)
     ceilings = program.ceilings()
@@ -60,13 +60,6 @@ def profile_program(
         _timeline(typical, program.cores),
         tuple(_kernels(first, typical, onnx_operators)),
     )
-
-
-def _profiled_run(program: Program, feeds: Mapping[str, ArrayLike]) -> RunProfile:
-    program.run(feeds, profile=True)
-    profile = program.statistics.profile
-    assert profile is not None
-    return profile
 
 
 def _timeline(run: RunProfile, cores: int) -> Timeline:

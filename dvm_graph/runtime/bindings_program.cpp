@@ -20,6 +20,7 @@ namespace {
 
 void bind_statistics(nb::module_& module) {
   nb::class_<RunStatistics>(module, "RunStatistics")
+      .def(nb::init<>())
       .def_ro("run_ns", &RunStatistics::run_ns)
       .def_ro("compile_ns", &RunStatistics::compile_ns)
       .def_ro("max_compile_ns", &RunStatistics::max_compile_ns)
@@ -128,20 +129,20 @@ PyProgram::PyProgram(Model model, std::shared_ptr<SharedDevice> device,
   }
 }
 
-nb::list PyProgram::run(const nb::list& inputs, const nb::list& given, bool profile,
+nb::list PyProgram::run(const nb::list& inputs, const nb::list& given, RunStatistics* record,
                         const StopFlag* stop, nb::handle options) {
   std::vector<ArrayView> arrays;
   arrays.reserve(inputs.size());
   const std::vector<Tensor> feeds = tensors(inputs, executor_->model().inputs, arrays);
-  return run_tensors(feeds, given, profile, stop, options);
+  return run_tensors(feeds, given, record, stop, options);
 }
 
-nb::object PyProgram::run_on(nb::handle feeds, const nb::list& given, bool profile,
+nb::object PyProgram::run_on(nb::handle feeds, const nb::list& given, RunStatistics* record,
                              const StopFlag* stop, nb::handle options) {
   std::vector<ArrayView> arrays;
   std::vector<Tensor> tensors;
   if (!take(feeds, arrays, tensors)) return nb::none();
-  return run_tensors(tensors, given, profile, stop, options);
+  return run_tensors(tensors, given, record, stop, options);
 }
 
 bool PyProgram::take(nb::handle feeds, std::vector<ArrayView>& arrays,
@@ -165,8 +166,8 @@ bool PyProgram::take(nb::handle feeds, std::vector<ArrayView>& arrays,
   return true;
 }
 
-nb::list PyProgram::run_tensors(std::span<const Tensor> feeds, const nb::list& given, bool profile,
-                                const StopFlag* stop, nb::handle options) {
+nb::list PyProgram::run_tensors(std::span<const Tensor> feeds, const nb::list& given,
+                                RunStatistics* record, const StopFlag* stop, nb::handle options) {
   Call call;
   const std::vector<uint32_t>& outputs = executor_->model().outputs;
   std::vector<ArrayView> arrays;
@@ -175,7 +176,8 @@ nb::list PyProgram::run_tensors(std::span<const Tensor> feeds, const nb::list& g
   std::vector<Tensor> results;
   void* const context = options.is_none() ? nullptr : options.ptr();
   try {
-    while (!run_once(feeds, targets, {profile, nullptr, context}, stop, results)) continue;
+    while (!run_once(feeds, targets, {record != nullptr, nullptr, context}, record, stop, results))
+      continue;
   } catch (...) {
     call.stay_at_exit();
     throw;
@@ -250,12 +252,13 @@ std::vector<std::string> PyProgram::lacking() const {
 }
 
 bool PyProgram::run_once(std::span<const Tensor> feeds, std::span<const Tensor> targets,
-                         RunRequest request, const StopFlag* stop, std::vector<Tensor>& results) {
+                         RunRequest request, RunStatistics* record, const StopFlag* stop,
+                         std::vector<Tensor>& results) {
   RunInterruption interruption(stop);
   request.interruption = &interruption;
   try {
     const nb::gil_scoped_release unlock;
-    results = executor_->run(feeds, targets, request);
+    results = executor_->run(feeds, targets, request, record);
     return true;
   } catch (const CancelledError&) {
     if (!interruption.by_signal()) throw;
@@ -289,10 +292,10 @@ void bind_program(nb::module_& module) {
   bind_statistics(module);
   bind_flags(module);
   nb::class_<PyProgram>(module, "Program")
-      .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("profile"),
+      .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("record").none(),
            nb::arg("stop").none() = nb::none(), nb::arg("options").none() = nb::none())
       .def("run_on", &PyProgram::run_on, nb::arg("feeds").none(), nb::arg("given"),
-           nb::arg("profile"), nb::arg("stop").none(), nb::arg("options").none())
+           nb::arg("record").none(), nb::arg("stop").none(), nb::arg("options").none())
       .def("forget", &PyProgram::forget)
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
       .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"), nb::arg("steps"),

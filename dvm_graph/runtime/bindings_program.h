@@ -50,12 +50,13 @@ class PyProgram {
   std::shared_ptr<const Executor> body() { return executor_; }
 
   // None stands for an absent input, or an output wanted fresh. `options` go on to partitions.
-  nb::list run(const nb::list& inputs, const nb::list& given, bool profile, const StopFlag* stop,
-               nb::handle options);
+  // What the run cost goes to `record`, if there is one: then it is profiled.
+  nb::list run(const nb::list& inputs, const nb::list& given, RunStatistics* record,
+               const StopFlag* stop, nb::handle options);
   // On arrays by name, if that is what `feeds` are: a dict of just one for each input, of its dtype
   // and to be read where it lies. Else nothing runs, and None comes back.
-  nb::object run_on(nb::handle feeds, const nb::list& given, bool profile, const StopFlag* stop,
-                    nb::handle options);
+  nb::object run_on(nb::handle feeds, const nb::list& given, RunStatistics* record,
+                    const StopFlag* stop, nb::handle options);
   void forget() { executor_->forget(); }
   std::map<std::string, int64_t> bind(const nb::list& inputs);
 
@@ -81,13 +82,13 @@ class PyProgram {
   std::vector<std::string> lacking() const;
 
  private:
-  nb::list run_tensors(std::span<const Tensor> feeds, const nb::list& given, bool profile,
+  nb::list run_tensors(std::span<const Tensor> feeds, const nb::list& given, RunStatistics* record,
                        const StopFlag* stop, nb::handle options);
   // Whether `feeds` are as run_on wants them; then the tensors of the inputs.
   bool take(nb::handle feeds, std::vector<ArrayView>& arrays, std::vector<Tensor>& tensors) const;
   // False: Ctrl-C ended the run, and its handler has nothing against another one.
   bool run_once(std::span<const Tensor> feeds, std::span<const Tensor> targets, RunRequest request,
-                const StopFlag* stop, std::vector<Tensor>& results);
+                RunStatistics* record, const StopFlag* stop, std::vector<Tensor>& results);
   std::vector<Tensor> tensors(const nb::list& objects, const std::vector<uint32_t>& values,
                               std::vector<ArrayView>& arrays) const;
 

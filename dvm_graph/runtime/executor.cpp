@@ -121,9 +121,10 @@ std::shared_ptr<SharedDevice> Executor::device_of(size_t lane) const {
 }
 
 std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<const Tensor> given,
-                                  const RunRequest& request) {
+                                  const RunRequest& request, RunStatistics* record) {
   Turn turn(*this);
   std::vector<Tensor> outputs = turn.runner().run(inputs, given, request);
+  if (record != nullptr) *record = turn.runner().statistics();
   const std::lock_guard lock(whole_at_fork());
   statistics_ = turn.runner().statistics();
   return outputs;

@@ -38,9 +38,9 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // As Runner::run.
+  // As Runner::run. What this run cost goes to `record`, too.
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> given,
-                          const RunRequest& request = {});
+                          const RunRequest& request = {}, RunStatistics* record = nullptr);
 
   // Runs that begin from now on drop programs and memory layouts, and make their own as for a shape
   // not seen before.

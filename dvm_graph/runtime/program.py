@@ -217,7 +217,7 @@ class Program:
         outputs: Mapping[str, NDArray[Any]] | None = None,
         *,
         options: RunOptions | None = None,
-        profile: bool = False,
+        record: _core.RunStatistics | None = None,
     ) -> list[NDArray[Any]]:
         """Runs the model.
 
@@ -225,7 +225,7 @@ class Program:
             feeds: an array per input. Contiguous arrays are read in place, others copied.
             outputs: arrays to write results into, by output name; the rest are fresh.
             options: what may end the run.
-            profile: record where the time goes, see `statistics.profile`.
+            record: where the time of this run goes, and what else it costs, is written there.
 
         Raises:
             ExternalDataError: a file of mapped weights changed since the model was loaded.
@@ -240,9 +240,9 @@ class Program:
             for file in self._files:
                 file.check()
             stop = None if options is None else options.stop_flag
-            results = self._core.run_on(feeds, given, profile, stop, options)
+            results = self._core.run_on(feeds, given, record, stop, options)
             if results is None:  # feeds that are to be converted, or refused
-                results = self._core.run(self._arrays(feeds), given, profile, stop, options)
+                results = self._core.run(self._arrays(feeds), given, record, stop, options)
             for index in self._bfloats:
                 results[index] = results[index].view(self._outputs[index].numpy)
             return results
@@ -250,6 +250,17 @@ class Program:
             if isinstance(error, OutOfMemoryError):
                 raise
             raise OutOfMemoryError("no memory left to run the model") from error
+
+    def profile(self, feeds: Mapping[str, ArrayLike]) -> _core.RunProfile:
+        """Where the time of a run goes, whatever other threads run meanwhile.
+
+        Raises:
+            DvmError: as `run`.
+        """
+        record = _core.RunStatistics()
+        self.run(feeds, record=record)
+        assert record.profile is not None
+        return record.profile
 
     def forget(self) -> None:
         """Drops programs and memory layouts: the next run makes its own, as for a new shape."""

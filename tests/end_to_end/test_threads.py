@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -38,6 +39,28 @@ def test_threads_get_the_answers_of_their_own_shapes(name: str, cores: int | Non
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(work, index) for index in range(4)]:
             done.result()
+
+
+def test_a_profile_is_of_its_own_runs() -> None:
+    """Whatever other threads run meanwhile."""
+    model = dvm_graph.optimize(tiny_path("bert"), cores=1)
+    feeds = [random_feeds("bert", {"batch": batch, "seq": 9}) for batch in (1, 2)]
+    launched = {kernel.name for kernel in model.profile(feeds[0], repeats=1).kernels}
+    done = threading.Event()
+
+    def run() -> None:
+        while not done.is_set():
+            model.run(feeds[1])
+
+    with ThreadPoolExecutor(4) as pool:
+        others = [pool.submit(run) for _ in range(4)]
+        try:
+            profile = model.profile(feeds[0], repeats=300)
+        finally:
+            done.set()
+        for other in others:
+            other.result()
+    assert {kernel.name for kernel in profile.kernels} == launched
 
 
 def test_models_of_one_process_run_at_once() -> None:

@@ -14,6 +14,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 import dvm_graph
+from dvm_graph import _core
 from dvm_graph.errors import InputError
 from dvm_graph.profile import Kernel, Profile, Span, Timeline
 from models import tiny_path
@@ -159,7 +160,7 @@ def test_a_gather_reads_what_it_picks_and_no_more_than_there_is() -> None:
 def test_profiling_changes_no_bit(profiled: tuple[dvm_graph.Model, Profile]) -> None:
     model, _ = profiled
     before = model.run(bert_feeds())
-    during = model._program.run(bert_feeds(), profile=True)
+    during = model._program.run(bert_feeds(), record=_core.RunStatistics())
     after = model.run(bert_feeds())
     for a, b, c in zip(before, during, after, strict=True):
         assert a.tobytes() == b.tobytes() == c.tobytes()

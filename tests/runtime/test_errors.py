@@ -286,7 +286,7 @@ def copying(strides: int, axes: int, extent: int, *, launched: bool = True) -> _
 
 def test_malformed_kernels() -> None:
     x = np.arange(4, dtype=np.float32)
-    np.testing.assert_array_equal(copying(1, 1, 0).finish().run([x], [], False)[0], x)
+    np.testing.assert_array_equal(copying(1, 1, 0).finish().run([x], [], None)[0], x)
     for kernel, words in (
         (copying(40, 1, 0), "more strides than axes"),
         (copying(1, 0b11, 0), "along axes"),
@@ -304,7 +304,7 @@ def test_dims_written_beyond_their_value() -> None:
     builder.add_dims_write(0, [0] * 1000)
     builder.set_ports([], [0])
     with pytest.raises(CompileError, match="y is too small"):
-        builder.finish().run([], [], False)
+        builder.finish().run([], [], None)
 
 
 def test_a_plan_that_reads_what_nothing_writes() -> None:

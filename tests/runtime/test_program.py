@@ -320,9 +320,8 @@ def test_memory_shrinks_when_large_shapes_stop_coming() -> None:
 
 def test_profile_names_every_launch() -> None:
     built = program(exp_then_add())
-    built.run({"x": random(8, 8)}, profile=True)
-    profile = built.statistics.profile
-    assert profile is not None
+    profile = built.profile({"x": random(8, 8)})
+    assert built.statistics.profile is not None
     assert [kernel.name for kernel in profile.kernels] == ["exp_to_t", "add_to_y"]
     assert {span.kernel for span in profile.spans} == {0, 1}
     assert sorted(span.kernel for span in profile.compilations) == [0, 1]
