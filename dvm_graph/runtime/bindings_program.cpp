@@ -84,6 +84,14 @@ void bind_profile(nb::module_& module) {
       .def_ro("host", &RunProfile::host);
 }
 
+// As keys are, which most dicts find by where they lie.
+nb::object interned(const std::string& name) {
+  const auto bytes = static_cast<Py_ssize_t>(name.size());
+  PyObject* key = checked(PyUnicode_FromStringAndSize(name.data(), bytes)).release().ptr();
+  PyUnicode_InternInPlace(&key);
+  return nb::steal(key);
+}
+
 }  // namespace
 
 void PythonVendor::run(uint32_t index, std::span<const Tensor> inputs, std::span<Tensor> outputs,
@@ -125,7 +133,7 @@ PyProgram::PyProgram(Model model, std::shared_ptr<SharedDevice> device,
       constants_(std::move(constants)) {
   for (const uint32_t input : executor_->model().inputs) {
     const std::string& name = executor_->model().values[input].name;
-    names_.push_back(checked(PyUnicode_InternFromString(name.c_str())));
+    names_.push_back(interned(name));
   }
 }
 

@@ -141,3 +141,18 @@ def test_arrays_are_let_go(model: dvm_graph.Model) -> None:
             model.run({"x": x, "y": wrong})
         model.run({"x": x, "y": y})
         assert (sys.getrefcount(x), sys.getrefcount(y)) == held
+
+
+def test_names_of_all_characters() -> None:
+    """One that goes on behind a NUL is another one."""
+    names = ["a\0b", "a", "\u00fc\U0001f600", " "]
+    node = onnx.helper.make_node("Concat", names, ["z"], axis=0)
+    inputs = [onnx.helper.make_tensor_value_info(name, 1, [1]) for name in names]
+    result = onnx.helper.make_tensor_value_info("z", 1, [len(names)])
+    graph = onnx.helper.make_graph([node], "g", inputs, [result])
+    imports = [onnx.helper.make_opsetid("", 18)]
+    compiled = dvm_graph.optimize(
+        onnx.helper.make_model(graph, opset_imports=imports, ir_version=9)
+    )
+    feeds = {name: np.array([i], np.float32) for i, name in enumerate(names)}
+    np.testing.assert_array_equal(compiled.run(feeds)[0], [0, 1, 2, 3])
