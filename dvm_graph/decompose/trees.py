@@ -19,6 +19,7 @@ from dvm_graph.decompose.host import add_host
 from dvm_graph.decompose.operands import required, shape_of, text
 from dvm_graph.decompose.reductions import arg_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.errors import DamagedError
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 
@@ -446,8 +447,9 @@ def _ordered(forest: _Forest, targets: int) -> _Ordered:
         levels.append(np.stack([first[above], second[above]], 1).reshape(-1))
         trees.append(np.repeat(tree, 2))
         reached += levels[-1].size
-        if reached > modes.size:
-            raise _UnlikeError  # a node follows itself
+        if reached > modes.size:  # a node follows two others, or itself
+            _expect_ends(forest.roots, np.stack([first, second], 1), ends)
+            raise _UnlikeError
     depths = np.repeat(np.arange(len(levels)), [level.size for level in levels])
     tree = np.concatenate(trees)
     order = np.argsort(tree, kind="stable")
@@ -486,6 +488,29 @@ def _ordered(forest: _Forest, targets: int) -> _Ordered:
     ):
         raise _UnlikeError
     return ordered
+
+
+def _expect_ends(roots: _Ints, follows: _Ints, ends: _Bools) -> None:
+    """Onnxruntime has rows go round for ever.
+
+    Raises:
+        DamagedError: a node follows itself, at once or behind others.
+    """
+    left, some = np.zeros(ends.size, bool), roots
+    while some.size:
+        left[some] = True
+        on = follows[some[~ends[some]]].reshape(-1)
+        some = np.unique(on[~left[on]])
+    left &= ~ends
+    leading = np.bincount(follows[left].reshape(-1), minlength=ends.size)
+    some = np.flatnonzero(left & (leading == 0))
+    while some.size:  # nodes that none that is left leads to
+        left[some] = False
+        on = follows[some].reshape(-1)
+        np.subtract.at(leading, on, 1)
+        some = np.unique(on[left[on] & (leading[on] == 0)])
+    if left.any():
+        raise DamagedError("a node of a tree follows itself")
 
 
 def _tables(forest: _Ordered, targets: int, is_sum: bool) -> list[NDArray[Any]]:

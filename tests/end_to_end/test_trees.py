@@ -305,12 +305,28 @@ def test_a_node_that_follows_two_others() -> None:
 
 
 @pytest.mark.parametrize(
+    ("yes", "no"), [([1, 3, 3], [2, 0, 5]), ([1, 1, 3], [2, 4, 5]), ([1, 3, 1], [2, 2, 5])]
+)
+def test_nodes_that_follow_themselves(yes: list[int], no: list[int]) -> None:
+    """Of some of those rows would go round for ever in onnxruntime."""
+    follows = {"nodes_truenodeids": yes + [0] * 5, "nodes_falsenodeids": no + [0] * 5}
+    with pytest.raises(dvm_graph.DvmError, match="follows itself"):
+        dvm_graph.optimize(model("TreeEnsembleRegressor", SHARED | follows, TensorProto.FLOAT, 3))
+
+
+def test_nodes_that_follow_themselves_where_nobody_comes() -> None:
+    modes = [*SHARED["nodes_modes"][:6], "BRANCH_LEQ", "BRANCH_LEQ"]
+    follows = {"nodes_truenodeids": [1, 3, 3, 0, 0, 0, 7, 6], "nodes_modes": modes}
+    proto = model("TreeEnsembleRegressor", SHARED | follows, TensorProto.FLOAT, 3)
+    same(proto, TensorProto.FLOAT, np.random.default_rng(0), native=False)
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"nodes_modes": ["BRANCH_WHERE"] * 3 + ["LEAF"] * 5},
         {"nodes_featureids": [2**63 - 1] * 8},
         {"nodes_featureids": [-1] * 8},
-        {"nodes_truenodeids": [0, 3, 3] + [0] * 5},
         {"nodes_truenodeids": [9, 3, 3] + [0] * 5},
         {"nodes_falsenodeids": [2, 4, 5]},
         {"target_ids": [0, 2] * 3},
