@@ -163,7 +163,8 @@ def _one_of_two(
     transform: str,
 ) -> Results:
     """Where leaves speak of the first class alone: what they say is the score of the second."""
-    if base.size > 1 or transform not in TRANSFORMS or forest.entry_targets.any():
+    said = forest.entry_targets
+    if base.size > 1 or transform not in TRANSFORMS or said.any() or not said.size:
         return None
     if base.size and not _always_said(forest, 1):
         return None  # where no leaf says anything, the first class it is

@@ -188,6 +188,17 @@ def test_classifiers(least: float, only: int | None, base: bool, labels: list[in
         same(model("TreeEnsembleClassifier", attributes, element, 3), element, rng, native)
 
 
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_leaves_that_say_nothing_of_two_classes(transform: str) -> None:
+    rng = np.random.default_rng(0)
+    forest = trees(rng, MODES[:1], 9, 12, False)
+    say(forest, rng, [], 1, 0)
+    attributes = {k: v for k, v in listed(forest, "class", TensorProto.FLOAT).items() if v}
+    attributes |= {"classlabels_int64s": [4, 5], "post_transform": transform}
+    proto = model("TreeEnsembleClassifier", attributes, TensorProto.FLOAT, 3)
+    same(proto, TensorProto.FLOAT, rng, native=False)
+
+
 @pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.DOUBLE])
 @pytest.mark.parametrize("targets", [1, 3])
 @pytest.mark.parametrize("member", [False, True])
