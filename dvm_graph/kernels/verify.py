@@ -242,7 +242,7 @@ def _check_shapes(plan: ModelPlan) -> None:
     }
     bound: dict[int, int] = {}  # by symbol, the first step that tells it; others are given
     for binding in plan.bindings:
-        at = made.get(binding.value, -1)
+        at = -1 if binding.symbol in plan.given else made.get(binding.value, -1)
         bound[binding.symbol] = min(at, bound.get(binding.symbol, at))
     if max(bound.values(), default=-1) < 0:
         return

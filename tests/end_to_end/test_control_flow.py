@@ -437,6 +437,34 @@ def test_rows_of_other_shapes_are_refused_and_the_model_stays_usable() -> None:
     assert y.shape == (4,) and rows.shape == (1, 4)
 
 
+def test_extents_of_around_that_only_a_loop_inside_tells() -> None:
+    """The body reads nothing that has the extent `b`: it is told, before the inner loop hands on what has it."""
+    text = """g (int64 n, float[b, 4] x, float[r, 4] q) => (float[l, 4] y) {
+      axis = Constant<value_ints = [0]>()
+      v = ReduceSum<keepdims = 1>(x, axis)
+      y = Loop (n, "", q) <
+        body = turn (int64 i, bool go, float[a, 4] s) => (bool on, float[c, 4] t) {
+          on = Identity(go)
+          shape = Shape(x)
+          e = Expand(v, shape)
+          z, u = Loop (i, "", e, e) <
+            body = inner (int64 j, bool go2, float[b, 4] one, float[b, 4] two)
+                => (bool on2, float[b, 4] one2, float[b, 4] two2) {
+              on2 = Identity(go2)
+              one2 = Identity(two)
+              two2 = Identity(one)
+            }
+          >
+          t = Concat<axis = 0>(s, u)
+        }
+      >
+    }"""
+    feeds = [
+        {"n": np.array(n), "x": normal(b, 4), "q": normal(1, 4)} for n in (0, 3) for b in (1, 3)
+    ]
+    agrees(parse(text), *feeds)
+
+
 def test_several_threads() -> None:
     model = dvm_graph.optimize(parse(NESTED), strict=True)
     feeds = [{"n": np.array(n), "x": normal(k) / 8} for n in (3, 6) for k in (2, 5)]
