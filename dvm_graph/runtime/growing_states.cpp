@@ -1,7 +1,13 @@
 #include "runtime/growing_states.h"
 
 #include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <utility>
 #include <variant>
+
+#include "runtime/errors.h"
+#include "runtime/value_sizes.h"
 
 namespace dvm {
 namespace {
@@ -66,6 +72,18 @@ bool is_launched(const Model& body, uint32_t call) {
   });
 }
 
+std::pair<std::shared_ptr<void>, int64_t> take_with_room(int64_t bytes, OutputPool& pool,
+                                                         const char* name) {
+  int64_t room = 0;
+  if (!__builtin_add_overflow(bytes, bytes / 2, &room)) {
+    try {
+      return {pool.take(room, name), room};
+    } catch (const OutOfMemoryError&) {  // this may be the last turn
+    }
+  }
+  return {pool.take(bytes, name), bytes};
+}
+
 }  // namespace
 
 bool GrowingState::grows(const Dims& dims, int64_t elements) const {
@@ -75,6 +93,13 @@ bool GrowingState::grows(const Dims& dims, int64_t elements) const {
          std::ranges::all_of(strides, [&](const Strides& of) {
            return value(of.extent) == 1 || value(of.from) == value(of.to);
          });
+}
+
+void GrowingPlace::hold(const Tensor& before, int64_t wanted, OutputPool& pool, const char* name) {
+  const bool is_there = memory != nullptr && before.data == memory.get();
+  if (is_there && wanted <= bytes) return;
+  std::tie(memory, bytes) = take_with_room(wanted, pool, name);
+  std::memcpy(memory.get(), before.data, static_cast<size_t>(bytes_of(before)));
 }
 
 std::vector<GrowingState> growing_states(const Model& body, size_t states, size_t first_input,

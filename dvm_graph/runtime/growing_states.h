@@ -10,6 +10,8 @@
 
 #include "runtime/dims.h"
 #include "runtime/model.h"
+#include "runtime/output_pool.h"
+#include "runtime/tensor.h"
 
 namespace dvm {
 
@@ -38,6 +40,10 @@ struct GrowingPlace {
   const GrowingState* state = nullptr;
   std::shared_ptr<void> memory;  // absent: it lies where the loop found it
   int64_t bytes = 0;             // of that
+
+  // Has memory for so many bytes, which begins with what the state is. Half as many more lie behind
+  // where they are to be had.
+  void hold(const Tensor& before, int64_t wanted, OutputPool& pool, const char* name);
 };
 
 }  // namespace dvm

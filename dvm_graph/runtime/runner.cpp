@@ -410,13 +410,7 @@ bool Runner::place_behind(uint32_t value, const RunRequest& request) {
       bytes >= held && state.grows(dims_, held / static_cast<int64_t>(size_of(before.dtype)));
   launcher_.leave_out(state.copy, goes_on);
   if (!goes_on) return false;
-  if (place->memory == nullptr || bytes > place->bytes || before.data != place->memory.get()) {
-    int64_t room = 0;
-    if (__builtin_add_overflow(bytes, bytes / 2, &room)) room = bytes;
-    place->memory = output_pool_.take(room, model_.values[value].name.c_str());
-    place->bytes = room;
-    std::memcpy(place->memory.get(), before.data, static_cast<size_t>(held));
-  }
+  place->hold(before, bytes, output_pool_, model_.values[value].name.c_str());
   after.owner = place->memory;
   after.data = static_cast<std::byte*>(after.owner.get());
   return true;

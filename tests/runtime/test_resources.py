@@ -152,6 +152,42 @@ def test_states_that_cores_keep_apart_are_asked_for() -> None:
     )
 
 
+def test_states_grow_without_room_for_more_where_there_is_none() -> None:
+    in_child(
+        """
+        import resource
+        import onnx.parser
+
+        text = '''<ir_version: 8, opset_import: ["": 18]>
+        g (int64 n, float[b, 1000] x, float[k, 1000] q) => (float[l, 1000] y) {
+          y = Loop (n, "", q) <
+            body = turn (int64 i, bool go, float[p, 1000] s) => (bool on, float[r, 1000] t) {
+              on = Identity(go)
+              e = Neg(x)
+              t = Concat<axis = 0>(s, e)
+            }
+          >
+        }'''
+        model = dvm_graph.optimize(onnx.parser.parse_model(text), cores=1, strict=True)
+        x, q, larger = (np.ones((rows, 1000), np.float32) for rows in (2, 50_000, 75_000))
+        model.run({"n": np.array(3), "x": x, "q": q[:5]})
+        used = int(open("/proc/self/statm").read().split()[0]) * 4096
+        resource.setrlimit(resource.RLIMIT_AS, (used + q.nbytes * 5 // 4, resource.RLIM_INFINITY))
+        (y,) = model.run({"n": np.array(1), "x": x, "q": q})
+        assert y.shape == (50_002, 1000) and y[:50_000].min() == 1 and y[50_000:].max() == -1
+        del y
+        try:
+            model.run({"n": np.array(1), "x": x, "q": larger})
+        except dvm_graph.OutOfMemoryError:
+            pass
+        else:
+            raise AssertionError("there was memory enough")
+        (y,) = model.run({"n": np.array(1), "x": x, "q": q[:7]})
+        assert y.shape == (9, 1000)
+        """
+    )
+
+
 def test_parsing_without_memory_is_no_truncated_model() -> None:
     in_child(
         """
