@@ -12,9 +12,10 @@ nothing and needs no memory that it did not before. Whatever fails in a prelude 
 
 What costs more: products, reductions, gathers, windows, copies (concats, and views that no strides tell) and functions that
 units work out by many instructions; and element-wise operators whose readers take nothing from registers. With these goes what
-they rest on. What rests on them element by element follows as long as that is no larger: it is read instead. Everything else
-stays, views and broadcasts above all: it fuses with what reads it. What is moved and cheap is computed anew for those that
-stay.
+they rest on. What rests on what is moved element by element follows as long as that is no larger: it is read instead. Everything
+else stays, views and broadcasts above all: it fuses with what reads it; functions of broadcasts, too, which may be larger than all
+that turns read: rows times columns, which a kernel sums up as they come, may be more than there is memory for. What is moved and
+cheap is computed anew for those that stay.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dvm_graph.passes.absorb_views import StridedViews
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.binders import symbols_in
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import product
 
 _COSTLY = frozenset({Kind.MATRIX, Kind.REDUCE, Kind.GATHER, Kind.WINDOW})
 
@@ -115,11 +117,23 @@ class _Lifting:
             copies = OPERATORS[node.op].kind is Kind.VIEW and views.of(node) is None
             if node in self._fixed or node.op in FOR_PRODUCTS:
                 continue
-            function = node.op in FUNCTIONS and any(dim != 1 for dim in node.output.shape or ())
-            costly = OPERATORS[node.op].kind in _COSTLY or copies or function
+            costly = OPERATORS[node.op].kind in _COSTLY or copies or self._is_function(node)
             if costly or self._is_stored(node) or self._follows(node, worth):
                 worth.add(node)
         return worth
+
+    def _is_function(self, node: Node) -> bool:
+        """Whether it takes long to compute, and is of known size or at most as large as something that turns read."""
+        if node.op not in FUNCTIONS:
+            return False
+        size, facts = product(node.output.shape or ()), self._facts.bodies[self._body]
+        if isinstance(size, int):
+            return size > 1
+        return any(
+            facts.prove_less_equal(size, product(value.shape)).yes
+            for value in self._body.inputs
+            if value.shape is not None
+        )
 
     def _is_stored(self, node: Node) -> bool:
         """Whether it computes element by element what a reader finds in memory only."""

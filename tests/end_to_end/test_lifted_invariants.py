@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,37 @@ def test_positions() -> None:
     )
     agrees(model, *RUNS)
     assert operators(turns(model)[1].bodies[1]) == ["cast", "iota", "mul", "reshape", "sin"]
+
+
+def test_functions_that_no_memory_is_as_large_as_stay() -> None:
+    """Of rows and columns, whose number is that of what turns read times itself; a kernel sums them up as they come."""
+    text = """g (int64 n, float[k, 1] x, float[1, k] y, float[1, k] s) => (float[1, k] z) {
+      z = Loop (n, "", s) <
+        body = turn (int64 i, bool go, float[1, k] h) => (bool on, float[1, k] after) {
+          on = Identity(go)
+          d = Sub(x, y)
+          q = Mul(d, d)
+          m = Neg(q)
+          e = Exp(m)
+          p1 = Mul(e, h)
+          axis = Constant<value_ints = [1]>()
+          r = ReduceMean<keepdims = 1>(p1, axis)
+          after = Transpose<perm = [1, 0]>(r)
+        }
+      >
+    }"""
+    runs = [
+        {"n": np.array(n), "x": normal(k, 1), "y": normal(1, k), "s": normal(1, k) + 1}
+        for n in (0, 1, 3)
+        for k in (1, 7, 100)
+    ]
+    agrees(parse(text), *runs)
+    (body,) = turns(parse(text))[1].bodies
+    assert "exp" in operators(body)
+    known = re.sub(r"\bk\b", "20", text)
+    runs = [{**run, "x": normal(20, 1), "y": normal(1, 20), "s": normal(1, 20)} for run in runs]
+    agrees(parse(known), *runs)
+    assert "exp" not in operators(turns(parse(known))[1].bodies[0])
 
 
 def test_no_turn_refuses_nothing() -> None:
