@@ -8,7 +8,7 @@ be, and to find them takes two passes over the graph. Each node is as late as ma
 Views, and rows of one number, cost nothing: each piece that reads them, and torch, has some of its own, so that what a piece reads by a
 view is read in place, and what torch reads by it does not become a result of the piece.
 
-Nodes that draw random numbers keep their order.
+Nodes that draw random numbers, or may have effects that nobody knows of, keep their order.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._prims.rng_prims import run_with_rng_state
 from torch.fx import GraphModule, Node
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
@@ -25,6 +27,8 @@ from dvm_graph.torch_backend.translation import is_operator
 
 _LAST_OF_TORCH = -1
 _LAST_PIECE = 0
+_OF_TORCH = ("aten", "prims")
+"""Of operators: those whose tags say whether they draw."""
 
 
 class _Least(NamedTuple):
@@ -57,6 +61,14 @@ def is_seeded(target: object) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
 
 
+def _may_draw(target: object) -> bool:
+    """Whether an operator draws random numbers, or is one of others than torch, or of graphs, which may do so."""
+    if isinstance(target, HigherOrderOperator):
+        return target is not run_with_rng_state  # which leaves the generator as it was
+    foreign = isinstance(target, OpOverload) and target.namespace not in _OF_TORCH
+    return foreign or is_seeded(target)
+
+
 class _Phases:
     """Of the nodes of a graph."""
 
@@ -65,7 +77,10 @@ class _Phases:
         nodes = list(self._graph.nodes)
         self._position = {node: index for index, node in enumerate(nodes)}
         called = [node for node in nodes if node.op not in ("placeholder", "output")]
-        supported = {node for node in called if is_supported(node)}
+        supported: set[Node] = set()
+        for node in called:
+            if node.args[0] in supported if _is_result(node) else is_supported(node):
+                supported.add(node)
         self._free = {node for node in supported if not is_operator(node) or is_filled(node)}
         self._phase: dict[Node, int] = {}
         """Of what is not free."""
@@ -100,8 +115,9 @@ class _Phases:
                 self._phase[node] = left.of_piece
                 least[node] = _Least(left.of_piece, left.of_piece + 1)
             else:
-                phase = max(left.of_torch, drawn) if is_seeded(node.target) else left.of_torch
-                drawn = phase if is_seeded(node.target) else drawn
+                ordered = _may_draw(node.target)
+                phase = max(left.of_torch, drawn) if ordered else left.of_torch
+                drawn = phase if ordered else drawn
                 self._phase[node] = phase
                 least[node] = _Least(phase + 1, phase)
         for node in called:

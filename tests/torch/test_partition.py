@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
 
 from dvm_graph.torch_backend import dvm
+from dvm_graph.torch_backend.operators import is_operator, is_supported
 from dvm_graph.torch_backend.partition import fuse_pieces
 from dvm_graph.torch_backend.piece import Piece
 from tests.growth import grown
@@ -60,8 +63,36 @@ def _drawn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return first, second * 2, third, torch.rand(3)
 
 
+@torch.library.custom_op("dvm_tests::noisy", mutates_args=())
+def _noisy(x: torch.Tensor) -> torch.Tensor:
+    """An operator whose tags do not say that it draws."""
+    return x + torch.rand(x.shape)
+
+
+@_noisy.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def _drawn_by_others(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Random numbers that wait for nothing, before others that torch does not say of that they are drawn."""
+    late = torch.rand(4, 4)
+    x = torch.linalg.inv(_noisy(x.sin()) / 4 + 3 * torch.eye(4))
+    return x.sin() * late, torch.rand(2)
+
+
+def _drawn_in_branches(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    late = torch.rand(4, 4)
+    x = torch.cond(x.sum() > 0, lambda x: x.sin() + torch.rand_like(x), lambda x: x * 1, (x,))
+    return torch.linalg.inv(x / 4 + 3 * torch.eye(4)).sin() * late, torch.rand(2)
+
+
 @pytest.mark.parametrize(
-    ("function", "count"), [(_turns, 4), (_views, 3), (_results, 2), (_filled, 2), (_drawn, 2)]
+    ("function", "count"),
+    [
+        *((_turns, 4), (_views, 3), (_results, 2), (_filled, 2), (_drawn, 2)),
+        *((_drawn_by_others, 3), (_drawn_in_branches, 3)),
+    ],
 )
 def test_pieces_are_few_and_give_what_torch_gives(
     function: _Function, count: int, pieces: list[Piece]
@@ -77,6 +108,23 @@ def test_pieces_are_few_and_give_what_torch_gives(
             close(mine, theirs, 1.0)
             assert mine.stride() == theirs.stride()
     assert len(pieces) <= count, [len(pieces), count]
+
+
+def test_random_numbers_that_are_drawn_again_keep_their_order() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        late = torch.rand(4, 4)
+        x = checkpoint(lambda x: F.dropout(x.sin(), 0.5).cos(), x, use_reentrant=False)
+        return torch.linalg.inv(x / 4 + 3 * torch.eye(4)).sin() * late
+
+    results = []
+    for called in (torch.compile(function, backend=dvm, dynamic=True), function):
+        torch.manual_seed(0)
+        x = torch.linspace(-1, 1, 16).reshape(4, 4).requires_grad_()
+        result = called(x)
+        result.sum().backward()
+        results.append((result.detach(), x.grad, torch.rand(2)))
+    for mine, theirs in zip(*results, strict=True):
+        close(mine, theirs, 1.0)
 
 
 def _long(turns: int) -> GraphModule:
@@ -105,3 +153,14 @@ def test_cutting_takes_linear_time() -> None:
     assert not grown(make, 64)
     torch._dynamo.reset()
     assert len(list(fuse_pieces(_long(64), supported, supported).children())) == 8
+
+
+def test_results_of_an_operator_are_looked_at_once() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return sum((row.sin() for row in x.unbind()), torch.zeros(4))
+
+    def make(rows: int) -> Callable[[], object]:
+        graph = make_fx(function, tracing_mode="fake")(torch.ones(rows, 4))
+        return lambda: fuse_pieces(graph, is_supported, is_operator)
+
+    assert not grown(make, 32)
