@@ -7,6 +7,7 @@ import random
 import networkx as nx
 import pytest
 
+from dvm_graph.cluster import groups
 from dvm_graph.cluster.groups import Group, GroupGraph
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.rules import PartKind
@@ -20,7 +21,7 @@ def _group(node: Node) -> Group:
 def _drawn(draw: random.Random, count: int) -> list[Group]:
     """Operators of a few operands each, some of which are near."""
     values: list[Value] = []
-    groups = []
+    drawn = []
     for at in range(count):
         near, far = values[-4:], values
         chosen = [draw.choice(draw.choice((near, far))) for _ in range(draw.randint(0, 3)) if far]
@@ -28,8 +29,8 @@ def _drawn(draw: random.Random, count: int) -> list[Group]:
         node = Node(f"n{at}", "add", tuple(dict.fromkeys(chosen)), (result,))
         result.producer = node
         values.append(result)
-        groups.append(_group(node))
-    return groups
+        drawn.append(_group(node))
+    return drawn
 
 
 def _edges(graph: GroupGraph) -> nx.DiGraph[Group]:
@@ -47,8 +48,13 @@ def _edges(graph: GroupGraph) -> nx.DiGraph[Group]:
     return result
 
 
+@pytest.mark.parametrize("room", [1 << 128, 1, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_merges_keep_an_order_and_go_round_no_other_way(seed: int) -> None:
+def test_merges_keep_an_order_and_go_round_no_other_way(
+    seed: int, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`room` for groups that move: with little all are numbered anew."""
+    monkeypatch.setattr(groups._Order, "_ROOM", room)
     draw = random.Random(seed)
     graph = GroupGraph(_drawn(draw, 60))
     wanted: set[Value] = set()
@@ -56,6 +62,9 @@ def test_merges_keep_an_order_and_go_round_no_other_way(seed: int) -> None:
         expected = _edges(graph)
         assert all(graph.position[a] < graph.position[b] for a, b in expected.edges)
         assert all(set(group.after) == set(expected.successors(group)) for group in graph.groups)
+        first, second = draw.sample(graph.groups, 2)
+        around = nx.descendants(expected, first) | nx.ancestors(expected, first)
+        assert graph.depends(first, second) == (second in around)
         producer, consumer = draw.choice(list(expected.edges) or [(None, None)])
         if producer is None or consumer is None:
             break
