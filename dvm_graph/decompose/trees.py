@@ -108,7 +108,8 @@ def tree_ensemble_regressor(builder: Builder, node: Node, operands: Operands) ->
 @decomposition("TreeEnsemble", domain=CLASSICAL)
 def tree_ensemble(builder: Builder, node: Node, operands: Operands) -> Results:
     targets = int(node.attrs.get("n_targets", 1))
-    transform, aggregate = (int(node.attrs.get(n, d)) for n, d in _CODED)
+    transform = int(node.attrs.get("post_transform", 0))
+    aggregate = int(node.attrs.get("aggregate_function", 1))
     if transform not in range(len(_TRANSFORMS)) or aggregate not in range(len(_AGGREGATES)):
         return None
     try:
@@ -118,9 +119,6 @@ def tree_ensemble(builder: Builder, node: Node, operands: Operands) -> Results:
     except _UnlikeError:
         return None
     return _results(builder, _TRANSFORMS[transform], sums, x.dtype)
-
-
-_CODED = (("post_transform", 0), ("aggregate_function", 1))
 
 
 @decomposition("TreeEnsembleClassifier", domain=CLASSICAL)

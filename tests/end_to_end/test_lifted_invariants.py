@@ -72,7 +72,7 @@ def looped(body: str, results: str = "float[b, 4] y", n: str = "n") -> Any:
     }}""")
 
 
-def feeds(n: int, b: int = 3, l: int = 4, p: int = 4) -> dict[str, Any]:  # noqa: E741
+def feeds(n: int, b: int = 3, l: int = 4, p: int = 4) -> dict[str, Any]:  # noqa: E741 - the dim's name
     ids = np.arange(b) % 2
     small = {"w": normal(p, 4), "ids": ids, "table": normal(2, 4)}
     return {"n": np.array(n), "x": normal(b, 4), "m": normal(b, l), **small}
