@@ -116,10 +116,11 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     facts = Facts(Symbols(), Meter(options))
     stages = _StageLog(options, facts, observe)
 
-    graph = stages.done("import_onnx", import_onnx(source, options, facts.symbols), print_graph)
-    verify(graph, Dialect.ONNX)
+    imported = stages.done("import_onnx", import_onnx(source, options, facts.symbols), print_graph)
+    verify(imported, Dialect.ONNX)
 
-    graph = stages.done("decompose", decompose(graph, facts, options), print_graph)
+    graph = stages.done("decompose", decompose(imported, facts, options), print_graph)
+    imported.clear()
     return _optimise(graph, facts, options, stages)
 
 

@@ -439,6 +439,17 @@ class Graph:
         self._sorted = None
         del self._nodes[node]
 
+    def clear(self) -> None:
+        """Takes apart a graph that is done with: what only its nodes hold leaves memory at once, without Python's
+        collector, for which a node and its results would have to wait.
+        """
+        for node in tuple(self._nodes):
+            self.remove(node)
+            for result in node.outputs:
+                result.producer = None
+            for body in node.bodies:
+                body.clear()
+
     def set_inputs(self, node: Node, inputs: Sequence[Value | None]) -> None:
         self._sorted = None
         for value in node.inputs:
@@ -480,3 +491,5 @@ class Graph:
         users[node] -= 1
         if not users[node]:
             del users[node]
+        if not users:  # else what nothing reads any more stayed in memory, weights among it
+            del self._users[value]

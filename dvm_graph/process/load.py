@@ -63,14 +63,15 @@ def load_module(module: str) -> None:
 @contextlib.contextmanager
 def _made_for_good() -> Iterator[None]:
     """What is made meanwhile counts as old right away: modules live as long as the process, and the first search for garbage
-    among all that they are made of would take a tenth of the time that they take to load.
+    among all that they are made of would take a tenth of the time that they take to load. Not while a model is compiled:
+    what that has made so far would count as old, too, and weights that it is done with would stay.
     """
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if not gc.get_freeze_count():  # else `unfreeze` would undo what somebody froze
+        if collects and not gc.get_freeze_count():  # else `unfreeze` would undo what somebody froze
             gc.freeze()
             gc.unfreeze()
         if collects:

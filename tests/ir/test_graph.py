@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from random import Random
+from typing import Any
 
 import networkx as nx
+import numpy as np
 
 from dvm_graph.ir import DType, Graph, Node, Value
 
@@ -82,3 +86,34 @@ def test_nodes_that_were_added_since() -> None:
     ]
     assert graph.added_since(4) == []
     assert graph.added_since(1) == nodes[1:]
+
+
+def test_what_nothing_reads_any_more_is_given_up() -> None:
+    """Weights that a pass has rearranged are in memory once."""
+    graph, contents = _negation()
+    (node,) = graph.nodes
+    graph.replace_node(node, graph.constant(np.full(3, -1, np.float32)))
+    del node
+    gc.collect()  # a node and its results know each other
+    assert contents() is None
+
+
+def test_a_graph_that_is_done_with_is_given_up_at_once() -> None:
+    graph, contents = _negation()
+    gc.disable()
+    try:
+        graph.clear()
+        graph.outputs = []
+        assert contents() is None
+    finally:
+        gc.enable()
+
+
+def _negation() -> tuple[Graph, weakref.ref[np.ndarray[Any, Any]]]:
+    """Of a weight, which only the graph knows, and the weight's contents."""
+    graph = Graph()
+    weight = graph.constant(np.ones(3, np.float32))
+    node = graph.add(Node("n", "neg", (weight,), (Value("y", DType.FLOAT32, (3,)),)))
+    graph.outputs = [node.output]
+    assert weight.data is not None
+    return graph, weakref.ref(weight.data)

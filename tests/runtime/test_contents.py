@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -92,3 +94,29 @@ def _resident(path: Path) -> int:
         elif inside and name == "Rss":
             resident += int(rest.split()[0]) * 1024
     return resident
+
+
+def test_weights_that_passes_rearranged_are_in_memory_once(tmp_path: Path) -> None:
+    """Python holds next to nothing of 16 MiB that were packed, in a process that compiles for the first time, too."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[n, 2048] x) => (float[n, 8192] y)
+        <float small = {0.01}, uint8 middle = {128}, int8 zero = {0}, float narrow = {0.02}> {
+            q = QuantizeLinear (x, small, middle)
+            a = DequantizeLinear (q, small, middle)
+            b = DequantizeLinear (w, narrow, zero)
+            y = MatMul (a, b)
+        }"""
+    model = onnx.parser.parse_model(text)
+    weights = np.random.default_rng(0).integers(-128, 128, (2048, 8192), np.int8)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(model, tmp_path / "model.onnx")
+    code = f"""
+import gc, tracemalloc, dvm_graph
+tracemalloc.start()
+model = dvm_graph.optimize({str(tmp_path / "model.onnx")!r}, strict=True)
+gc.disable()
+print(sum(trace.size for trace in tracemalloc.take_snapshot().traces if trace.size >= 1 << 20))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert int(done.stdout) < weights.nbytes / 4
