@@ -5,7 +5,7 @@ shape arithmetic (`Shape -> Gather -> Concat -> Reshape`) become expressions.
 
 Inputs and outputs: a node whose result has its shape and dtype; elements out, flat and row-major,
 or None where they are not known. Booleans are 0 or 1, or an expression that is. Symbolic elements
-are taken to fit their dtype (extents do); numbers are wrapped to it.
+are taken to fit 32 and 64 bits, which runs confirm; numbers are wrapped to their dtype.
 
 What it does not do: tensors of more than `MAX_ELEMENTS` elements, or of floats.
 """
@@ -108,7 +108,7 @@ _LARGEST_NUMBER = 2**62
 
 
 def _fit(elements: Sequence[Dim], dtype: DType) -> Elements:
-    """The elements as the dtype holds them: numbers wrap, negative expressions must not be unsigned.
+    """The elements as the dtype holds them: numbers wrap; what may lie outside of 32 bits is for runs to check.
 
     Raises:
         _UnknownError: an expression may be outside of its type; kernels compute it, and wrap.
@@ -125,7 +125,9 @@ def _fit(elements: Sequence[Dim], dtype: DType) -> Elements:
         if any(abs(number) > _LARGEST_NUMBER for number in polynomial(element).values()):
             raise _UnknownError  # it wraps for some extents
         low, high = bounds(element)
-        if (limits.min == 0 and low < 0) or (limits.bits < 32 and high > limits.max):
+        if limits.bits < 32 and not limits.min <= low <= high <= limits.max:
+            raise _UnknownError
+        if limits.min == 0 and low < 0:
             raise _UnknownError
         fitted.append(element)
     return tuple(fitted)

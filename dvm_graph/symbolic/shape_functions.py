@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
+import numpy as np
+
 from dvm_graph.errors import CompileError, ModelError, ShapeError
 from dvm_graph.ir import OPERATORS, DType, Kind, Node, Result, Shape, Value, sum_of_products
 from dvm_graph.symbolic import dims
@@ -44,6 +46,26 @@ def infer(node: Node, facts: Facts) -> None:
         raise ModelError(f"{describe(node)}: it does not compute with {operand.dtype.value}")
     result.dtype = _result_dtype(node)
     result.elements = deduce_elements(node)
+    if result.elements is not None and result.dtype in _CHECKED:
+        _expect_no_wrapping(node, facts)
+
+
+_CHECKED = {dtype: np.iinfo(dtype.value) for dtype in (DType.INT32, DType.UINT32)}
+"""Types whose limits symbolic elements may exceed: those of 64 bits are all that runs compute dims in, narrower ones have to be
+known to hold theirs.
+"""
+
+
+def _expect_no_wrapping(node: Node, facts: Facts) -> None:
+    limits = _CHECKED[node.output.dtype]
+    least, most = int(limits.min), int(limits.max)
+    why = partial(_because, f"no extent exceeds {node.output.dtype.value}", node)
+    for element in node.output.elements or ():
+        low, high = facts.bounds(element)
+        if low < least:
+            facts.expect(least, Relation.LESS_EQUAL, element, why)
+        if high > most:
+            facts.expect(element, Relation.LESS_EQUAL, most, why)
 
 
 def describe(node: Node) -> str:
