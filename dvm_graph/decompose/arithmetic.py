@@ -63,6 +63,16 @@ def with_axis(builder: Builder, value: Value, axis: int) -> Value:
     return builder.reshape(value, (*shape[:axis], 1, *shape[axis:]))
 
 
+def spread(builder: Builder, value: Value, shape: Sequence[Dim]) -> Value:
+    """A value that broadcasts to a shape, and the shape not to it: where nothing tells so, runs confirm it."""
+    offset = len(shape) - value.rank
+    told = offset >= 0 and all(
+        dim == 1 or builder.facts.same(dim, whole)
+        for dim, whole in zip(shape_of(value), shape[offset:], strict=True)
+    )
+    return value if told else builder.broadcast_to(value, shape)
+
+
 def along_axis(builder: Builder, vector: Value, axis: int, rank: int) -> Value:
     """A rank-1 tensor (or any, whose last axes these are) placed so that it broadcasts from `axis`."""
     shape = shape_of(vector)

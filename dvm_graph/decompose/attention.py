@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from dvm_graph.decompose.arithmetic import dim_value, positions, scaled, with_axis
+from dvm_graph.decompose.arithmetic import dim_value, positions, scaled, spread, with_axis
 from dvm_graph.decompose.operands import operand, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, maximum, mul, sub
+from dvm_graph.symbolic.facts import Relation
 
 _PRECISIONS = {1: DType.FLOAT32, 10: DType.FLOAT16, 11: DType.FLOAT64, 16: DType.BFLOAT16}
 """ONNX numbers of the types that `softmax_precision` may name."""
@@ -53,6 +54,8 @@ def attention(builder: Builder, node: Node, operands: Operands) -> Results:
         past = shape_of(past_key)[2]
         key = builder.concat([past_key, key], 2)
         value = builder.concat([past_value, value], 2)
+    reason = f"{node.name} has as many heads of values as of keys"
+    builder.facts.assume_equal(shape_of(key)[1], shape_of(value)[1], reason)
 
     transposed = builder.transpose(key, (0, 1, 3, 2))
     raw = grouped_product(
@@ -114,7 +117,7 @@ def _masks(builder: Builder, node: Node, operands: Operands, scores: Value, past
     bias: Value | None = None
     length, total = shape_of(scores)[-2:]
     if mask is not None:
-        mask = _to_full_width(builder, mask, total)
+        mask = spread(builder, _to_full_width(builder, node, mask, total), shape_of(scores))
         if mask.dtype is DType.BOOL:
             conditions.append(mask)
         else:
@@ -131,11 +134,14 @@ def _masks(builder: Builder, node: Node, operands: Operands, scores: Value, past
     return _Masks(reduce(builder.bitwise_and, conditions) if conditions else None, bias)
 
 
-def _to_full_width(builder: Builder, mask: Value, total: Dim) -> Value:
+def _to_full_width(builder: Builder, node: Node, mask: Value, total: Dim) -> Value:
     """A mask over fewer keys than there are hides the others."""
     width = shape_of(mask)[-1]
     if builder.facts.same(width, total):
         return mask
+    if not builder.facts.prove_less_equal(width, total).yes:
+        reason = f"the mask of {node.op} {node.name!r} is of keys that there are"
+        builder.facts.expect(width, Relation.LESS_EQUAL, total, lambda: reason)
     hidden = builder.scalar(False if mask.dtype is DType.BOOL else float("-inf"), mask.dtype)
     axis = mask.rank - 1
     wide = padded(builder, mask, axis, 0, maximum(0, sub(total, width)), hidden)

@@ -90,6 +90,10 @@ def gather_elements(builder: Builder, node: Node, operands: Operands) -> Results
     index = builder.cast(required(node, operands, 1), DType.INT64)
     rank = x.rank
     axis = normalize_axis(node, node.attrs.get("axis", 0), rank)
+    reason = f"the indices of {node.op} {node.name!r} reach over more than there is beside the axis"
+    for at, (dim, extent) in enumerate(zip(shape_of(index), shape_of(x), strict=True)):
+        if at != axis and not builder.facts.prove_less_equal(dim, extent).yes:
+            builder.facts.expect(dim, Relation.LESS_EQUAL, extent, lambda: reason)
     coordinates = [
         index if i == axis else positions(builder, shape_of(index)[i], i, rank) for i in range(rank)
     ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dvm_graph.decompose.arithmetic import scaled, with_axis, without_axes
-from dvm_graph.decompose.operands import operand, required
+from dvm_graph.decompose.arithmetic import scaled, spread, with_axis, without_axes
+from dvm_graph.decompose.operands import operand, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results
 from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
@@ -63,5 +63,5 @@ def gemm(builder: Builder, node: Node, operands: Operands) -> Results:
         right = builder.transpose(right, (1, 0))
     y = scaled(builder, product_of(builder, left, right), alpha)
     if addend is not None and beta != 0:
-        y = builder.add(y, scaled(builder, addend, beta))
+        y = builder.add(y, scaled(builder, spread(builder, addend, shape_of(y)), beta))
     return [y]

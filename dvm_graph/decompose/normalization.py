@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dvm_graph.decompose.arithmetic import along_axis, mean, scaled, shifted, widened
+from dvm_graph.decompose.arithmetic import along_axis, mean, scaled, shifted, spread, widened
 from dvm_graph.decompose.operands import (
     integers,
     normalize_axes,
@@ -39,9 +39,9 @@ def scaled_and_shifted(
 ) -> Value:
     """The result has the type of the scale."""
     if scale is not None:
-        x = builder.mul(builder.cast(x, scale.dtype), scale)
+        x = builder.mul(builder.cast(x, scale.dtype), spread(builder, scale, shape_of(x)))
     if shift is not None:
-        x = builder.add(builder.cast(x, shift.dtype), shift)
+        x = builder.add(builder.cast(x, shift.dtype), spread(builder, shift, shape_of(x)))
     return x
 
 
@@ -64,7 +64,7 @@ def layer_normalization(builder: Builder, node: Node, operands: Operands) -> Res
 def rms_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
     x, scale = required(node, operands, 0), required(node, operands, 1)
     y, _ = normalized_by_mean_square(builder, node, widened(builder, x))
-    return [builder.mul(builder.cast(y, scale.dtype), scale)]
+    return [scaled_and_shifted(builder, y, scale, None)]
 
 
 def normalized_by_mean_square(builder: Builder, node: Node, x: Value) -> tuple[Value, Value]:

@@ -56,20 +56,25 @@ def _likelihood_loss(
     """-weight[label] * log_probability[label], reduced as the node says.
 
     The label's entry is picked by comparing with the class numbers rather than by a gather, so that
-    it fuses with the softmax before it and an ignored label may be any number.
+    it fuses with the softmax before it and an ignored label may be any number. Others have to be of a class, as onnxruntime's
+    gather has it.
     """
     labels = builder.cast(required(node, operands, 1), DType.INT64)
     weights = operand(operands, 2)
     rank, dtype = log_probabilities.rank, log_probabilities.dtype
+    batch, _, *places = shape_of(log_probabilities)
+    for dim, own in zip(shape_of(labels), (batch, *places), strict=True):
+        builder.facts.assume_equal(dim, own, f"{node.name} has a label for each row of scores")
     labels = with_axis(builder, labels, 1)
     zero = builder.scalar(0, dtype)
     ignored = node.attrs.get("ignore_index")
     if ignored is not None:
         counts = builder.ne(labels, builder.scalar(int(ignored), DType.INT64))
+        labels = builder.select(counts, labels, builder.scalar(0, DType.INT64))
 
     def of_label(of_classes: Value, count: Dim) -> Value:
         classes = positions(builder, count, 1, rank)
-        chosen = builder.eq(classes, labels)
+        chosen = builder.eq(classes, builder.check_index(labels, count))
         if ignored is not None:
             chosen = builder.bitwise_and(chosen, counts)
         return builder.reduce_sum(builder.select(chosen, of_classes, zero), (1,))

@@ -1,0 +1,123 @@
+"""Extents that an operator demands and no name of a dim says: what onnxruntime refuses is refused, and the rest is what it gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dvm_graph
+from tests.end_to_end.reference import Array, assert_all_close, model_from_text, session
+
+Shapes = tuple[tuple[int, ...], ...]
+
+DEMANDING: dict[str, tuple[str, list[Shapes], list[Shapes]]] = {
+    "indices beside their axis": (
+        "float[a, b] x, int64[c, d] i; float[e, f] y; y = GatherElements <axis = 0> (x, i)",
+        [((3, 4), (5, 4)), ((3, 4), (2, 3)), ((3, 4), (3, 0))],
+        [((3, 4), (2, 5)), ((3, 0), (1, 1))],
+    ),
+    "indices beside a middle axis": (
+        "float[a, b, 2] x, int64[c, d, e] i; float[f, g, h] y; y = GatherElements <axis = -2> (x, i)",
+        [((3, 4, 2), (2, 7, 1))],
+        [((3, 4, 2), (3, 4, 3)), ((3, 4, 2), (4, 4, 2))],
+    ),
+    "an addend of more columns": (
+        "float[m, k] x, float[l, n] z, float[c] u; float[e, f] y; y = Gemm (x, z, u)",
+        [((3, 4), (4, 5), (5,)), ((3, 4), (4, 5), (1,)), ((3, 4), (4, 1), (1,))],
+        [((3, 4), (4, 1), (5,)), ((3, 4), (4, 5), (4,))],
+    ),
+    "an addend of more rows": (
+        "float[m, k] x, float[l, n] z, float[r, c] u; float[e, f] y; y = Gemm (x, z, u)",
+        [((3, 4), (4, 5), (3, 1)), ((3, 4), (4, 5), (1, 5)), ((0, 4), (4, 5), (1, 1))],
+        [((1, 4), (4, 5), (3, 5)), ((1, 4), (4, 5), (3, 1))],
+    ),
+    "a scale of more elements than rows": (
+        "float[m, k] x, float[l] z, float[c] u; float[e, f] y; y = LayerNormalization (x, z, u)",
+        [((3, 4), (4,), (4,)), ((3, 1), (1,), (1,))],
+        [((3, 1), (4,), (4,)), ((3, 4), (3,), (3,))],
+    ),
+    "a scale of rows": (
+        "float[b, m, k] x, float[r, l] z; float[d, e, f] y; y = LayerNormalization <axis = 1> (x, z)",
+        [((2, 3, 4), (3, 4))],
+        [((2, 1, 4), (3, 4)), ((2, 3, 1), (3, 4))],
+    ),
+    "labels of fewer rows": (
+        "float[m, k] x, int64[l] i; float y; y = NegativeLogLikelihoodLoss (x, i)",
+        [((3, 5), (3,)), ((1, 5), (1,))],
+        [((1, 5), (3,)), ((3, 5), (4,))],
+    ),
+    "labels of fewer places": (
+        "float[m, k, p] x, int64[l, q] i; float[e, f] y; y = SoftmaxCrossEntropyLoss <reduction = \"none\"> (x, i)",
+        [((3, 5, 2), (3, 2))],
+        [((3, 5, 1), (3, 2)), ((1, 5, 2), (3, 2))],
+    ),
+    "a mask of more queries": (
+        "float[b, h, s, d] q, float[c, g, t, e] k, float[f, i, u, w] v, float[m, n] z; float[o, p, r, x] y;"
+        "y = Attention (q, k, v, z)",
+        [((1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 4), (3, 5)), ((2, 4, 3, 4), (2, 2, 5, 4), (2, 2, 5, 4), (3, 5))],
+        [
+            ((1, 2, 1, 4), (1, 2, 5, 4), (1, 2, 5, 4), (3, 5)),
+            ((1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 4), (3, 6)),
+            ((1, 2, 3, 4), (1, 1, 5, 4), (1, 2, 5, 4), (3, 5)),
+            ((1, 2, 3, 4), (1, 2, 5, 4), (1, 1, 5, 4), (3, 5)),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEMANDING)
+def test_extents_that_do_not_fit_are_refused(name: str) -> None:
+    inputs, outputs, nodes = DEMANDING[name][0].split(";")
+    model = model_from_text(f"g ({inputs}) => ({outputs}) {{ {nodes} }}", opset=23)
+    reference, compiled = session(model), dvm_graph.optimize(model)
+    generator = np.random.default_rng(0)
+
+    def fed(shapes: Shapes) -> dict[str, Array]:
+        pairs = zip(model.graph.input, shapes, strict=True)
+        return {
+            value.name: generator.integers(0, 3, shape)
+            if value.name == "i"
+            else generator.standard_normal(shape, np.float32)
+            for value, shape in pairs
+        }
+
+    for shapes in DEMANDING[name][1]:
+        feeds = fed(shapes)
+        expected, actual = reference.run(None, feeds), compiled.run(feeds)
+        assert [y.shape for y in actual] == [y.shape for y in expected], shapes
+        assert_all_close(actual, expected, 64)
+    for shapes in DEMANDING[name][2]:
+        feeds = fed(shapes)
+        with pytest.raises(Exception, match="ONNXRuntimeError"):
+            reference.run(None, feeds)
+        with pytest.raises(dvm_graph.DvmError):
+            compiled.run(feeds)
+
+
+LABELLED: dict[str, tuple[str, list[int], bool]] = {
+    "behind all classes": ("", [0, 3, 1], False),
+    "from the end": ("", [0, -1, 1], True),
+    "before all classes": ("", [0, -4, 1], False),
+    "ignored": ("<ignore_index = 7>", [0, 7, 1], True),
+    "ignored, and behind all classes": ("<ignore_index = 7>", [0, 7, 3], False),
+    "ignored, of negative numbers": ("<ignore_index = -100>", [-100, 2, 1], True),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+@pytest.mark.parametrize("name", LABELLED)
+def test_labels_are_of_a_class(name: str, op: str, weighted: bool) -> None:
+    attributes, labels, fits = LABELLED[name]
+    operands = "x, i, w" if weighted else "x, i"
+    model = model_from_text(
+        f"g (float[n, 3] x, int64[m] i) => (float y) <float[3] w = {{1, 2, 4}}> {{ y = {op} {attributes} ({operands}) }}"
+    )
+    feeds = {"x": np.arange(9, dtype=np.float32).reshape(3, 3) / 7, "i": np.array(labels, np.int64)}
+    if fits:
+        assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds), 8)
+        return
+    with pytest.raises(Exception, match="ONNXRuntimeError"):
+        session(model).run(None, feeds)
+    with pytest.raises(dvm_graph.DvmError):
+        dvm_graph.optimize(model).run(feeds)
