@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.decompose.operands import shape_of
-from dvm_graph.ir import Dim, DType, Value
+from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
 
@@ -71,6 +71,14 @@ def spread(builder: Builder, value: Value, shape: Sequence[Dim]) -> Value:
         for dim, whole in zip(shape_of(value), shape[offset:], strict=True)
     )
     return value if told else builder.broadcast_to(value, shape)
+
+
+def is_of_columns(builder: Builder, node: Node, x: Value, *vectors: Value | None) -> None:
+    """Vectors that do not broadcast: each has a number for each element of a row of x."""
+    for vector in vectors:
+        if vector is not None:
+            reason = f"{node.op} {node.name!r} takes a number for each element of a row"
+            builder.facts.assume_equal(shape_of(vector)[0], shape_of(x)[-1], reason)
 
 
 def along_axis(builder: Builder, vector: Value, axis: int, rank: int) -> Value:

@@ -54,8 +54,7 @@ def attention(builder: Builder, node: Node, operands: Operands) -> Results:
         past = shape_of(past_key)[2]
         key = builder.concat([past_key, key], 2)
         value = builder.concat([past_value, value], 2)
-    reason = f"{node.name} has as many heads of values as of keys"
-    builder.facts.assume_equal(shape_of(key)[1], shape_of(value)[1], reason)
+    are_pairs(builder, node, key, value)
 
     transposed = builder.transpose(key, (0, 1, 3, 2))
     raw = grouped_product(
@@ -69,6 +68,13 @@ def attention(builder: Builder, node: Node, operands: Operands) -> Results:
     if flat:
         y = merged_heads(builder, y)
     return [y, key, value, (raw, capped, biased, weights)[mode]]
+
+
+def are_pairs(builder: Builder, node: Node, key: Value, value: Value) -> None:
+    """Each key has a value: [batch, heads, sequence] are the same."""
+    reason = f"{node.op} {node.name!r} has a value for each key"
+    for dim, other in zip(shape_of(key)[:3], shape_of(value)[:3], strict=True):
+        builder.facts.assume_equal(dim, other, reason)
 
 
 def split_heads(builder: Builder, x: Value, heads: Dim) -> Value:
@@ -228,6 +234,7 @@ def _rotated(builder: Builder, x: Value, cosine: Value, sine: Value, interleaved
     step, second_start = (2, 1) if interleaved else (1, half)
     first = part(builder, x, 3, 0, half, step)
     second = part(builder, x, 3, second_start, half, step)
+    cosine, sine = (spread(builder, table, shape_of(first)) for table in (cosine, sine))
     real = builder.sub(builder.mul(first, cosine), builder.mul(second, sine))
     imaginary = builder.add(builder.mul(first, sine), builder.mul(second, cosine))
     if not interleaved:

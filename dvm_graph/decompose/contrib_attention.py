@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import accumulate
 
-from dvm_graph.decompose.arithmetic import positions, with_axis, without_axes
+from dvm_graph.decompose.arithmetic import (
+    is_of_columns,
+    positions,
+    spread,
+    with_axis,
+    without_axes,
+)
 from dvm_graph.decompose.attention import (
+    are_pairs,
     grouped_product,
     merged_heads,
     rotated_heads,
@@ -28,7 +35,7 @@ from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.softmax import softmax
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import add, floordiv, mul, sub
+from dvm_graph.symbolic.dims import add, floordiv, mul, product, sub
 
 _DEFAULT_FILTER = -10000.0
 
@@ -41,6 +48,7 @@ def attention(builder: Builder, node: Node, operands: Operands) -> Results:
     projected = multiplied(builder, x, weights)
     bias = operand(operands, 2)
     if bias is not None:
+        is_of_columns(builder, node, projected, bias)
         projected = builder.add(projected, bias)
     return attended(
         builder,
@@ -109,8 +117,11 @@ def multi_head_attention(builder: Builder, node: Node, operands: Operands) -> Re
     query = split_heads(builder, query, heads)
     if key.rank == 3:
         key, value = (split_heads(builder, x, heads) for x in (key, value))
+    builder.facts.assume_equal(shape_of(key)[1], heads, f"{node.name} has keys of all heads")
+    are_pairs(builder, node, key, value)
     past: Dim = 0
     if past_key is not None and past_value is not None:
+        are_pairs(builder, node, past_key, past_value)
         past = shape_of(past_key)[2]
         key, value = builder.concat([past_key, key], 2), builder.concat([past_value, value], 2)
     scores = _scores(builder, node, query, key, past, operand(operands, 4), operand(operands, 5))
@@ -124,17 +135,13 @@ def _with_biases(builder: Builder, values: Sequence[Value], bias: Value | None) 
     """Queries, keys and values with their parts of the bias; heads have had theirs."""
     if bias is None:
         return values
-    flat = [value for value in values if value.rank == 3]
-    sizes = [shape_of(value)[2] for value in flat]
+    sizes = [product((*shape_of(value)[1:-2], shape_of(value)[-1])) for value in values]
     *starts, end = accumulate(sizes, add, initial=0)
-    behind = sub(shape_of(bias)[0], end)
-    builder.facts.assume_range(behind, 0, None, "a bias for each query, key and value")
+    reason = "a bias for each query, key and value"
+    builder.facts.assume_equal(shape_of(bias)[0], end, reason)
     return [
-        *(
-            builder.add(value, part(builder, bias, 0, start, size))
-            for value, start, size in zip(flat, starts, sizes, strict=True)
-        ),
-        *values[len(flat) :],
+        builder.add(value, part(builder, bias, 0, start, size)) if value.rank == 3 else value
+        for value, start, size in zip(values, starts, sizes, strict=True)
     ]
 
 
@@ -148,7 +155,9 @@ def _scores(
     bias: Value | None,
 ) -> Value | None:
     """Scaled products of queries and keys, with what masks and the bias add; None: another mask."""
-    terms = [] if bias is None else [bias]
+    query = scaled_query(builder, query, node.attrs.get("scale") or None)
+    scores = grouped_product(builder, query, builder.transpose(key, (0, 1, 3, 2)))
+    terms = [] if bias is None else [spread(builder, bias, shape_of(scores))]
     length, total = shape_of(query)[2], shape_of(key)[2]
     hidden = node.attrs.get("mask_filter_value", _DEFAULT_FILTER)
     if mask is not None:
@@ -163,9 +172,7 @@ def _scores(
         query_at = positions(builder, length, 2, 4, past)
         never = float("-inf")
         terms.append(_filtered(builder, builder.le(key_at, query_at), never, query.dtype))
-    transposed = builder.transpose(key, (0, 1, 3, 2))
-    query = scaled_query(builder, query, node.attrs.get("scale") or None)
-    return reduce(builder.add, terms, grouped_product(builder, query, transposed))
+    return reduce(builder.add, terms, scores)
 
 
 def _filtered(builder: Builder, visible: Value, hidden: float, dtype: DType) -> Value:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import reduce
 
 from dvm_graph.decompose.activations import gelu_of
-from dvm_graph.decompose.arithmetic import filled, positions, scaled, widened
+from dvm_graph.decompose.arithmetic import filled, is_of_columns, positions, scaled, spread, widened
 from dvm_graph.decompose.convolution import convolution
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.indexing import taken
@@ -25,7 +25,6 @@ from dvm_graph.decompose.operands import operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition, find
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.facts import Relation
 
 _ACTIVATION_PARAMETERS: Mapping[str, Sequence[str]] = {
     "Clip": ("min", "max"),
@@ -47,6 +46,7 @@ def fast_gelu(builder: Builder, node: Node, operands: Operands) -> Results:
 
 def _biased(builder: Builder, node: Node, operands: Operands) -> Value:
     x, bias = required(node, operands, 0), operand(operands, 1)
+    is_of_columns(builder, node, x, bias)
     return x if bias is None else builder.add(x, bias)
 
 
@@ -123,6 +123,7 @@ def simplified_layer_normalization(builder: Builder, node: Node, operands: Opera
 def skip_layer_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
     gamma, beta = required(node, operands, 2), operand(operands, 3)
     total = _sum_of(builder, node, operands, bias=4)
+    is_of_columns(builder, node, total, gamma, beta)
     y, average, inverse = standardized(
         builder, total, (total.rank - 1,), node.attrs.get("epsilon", 1e-12)
     )
@@ -136,6 +137,7 @@ def skip_simplified_layer_normalization(
 ) -> Results:
     gamma = required(node, operands, 2)
     total = _sum_of(builder, node, operands, bias=3)
+    is_of_columns(builder, node, total, gamma)
     y, inverse = normalized_by_mean_square(builder, node, total)
     y = _in_one_rounding(builder, y, gamma, None)
     mean = filled(builder, 0.0, inverse.dtype, shape_of(inverse))  # that none is subtracted
@@ -144,14 +146,18 @@ def skip_simplified_layer_normalization(
 
 def _sum_of(builder: Builder, node: Node, operands: Operands, bias: int) -> Value:
     """The input, the skip connection, which may lack a batch, and the bias."""
-    x = required(node, operands, 0)
-    terms = [x, required(node, operands, 1), operand(operands, bias)]
-    total = reduce(builder.add, [widened(builder, term) for term in terms if term is not None])
-    reason = f"the second operand of {node.op} {node.name!r} is larger than the first"
-    for dim, own in zip(shape_of(total), shape_of(x), strict=True):
-        if not builder.facts.same(dim, own):
-            builder.facts.expect(dim, Relation.EQUAL, own, lambda: reason)
-    return total
+    x, skip, vector = (
+        required(node, operands, 0),
+        required(node, operands, 1),
+        operand(operands, bias),
+    )
+    for dim, own in zip(shape_of(skip)[-2:], shape_of(x)[-2:], strict=True):
+        builder.facts.assume_equal(
+            dim, own, f"the operands of {node.op} {node.name!r} have the same rows"
+        )
+    is_of_columns(builder, node, x, vector)
+    terms = [x, spread(builder, skip, shape_of(x)), vector]
+    return reduce(builder.add, [widened(builder, term) for term in terms if term is not None])
 
 
 def _in_one_rounding(builder: Builder, y: Value, scale: Value, shift: Value | None) -> Value:

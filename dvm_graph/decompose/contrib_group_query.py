@@ -13,8 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dvm_graph.decompose.arithmetic import dim_value, filled, positions, shifted, widened
+from dvm_graph.decompose.arithmetic import (
+    dim_value,
+    filled,
+    is_of_columns,
+    positions,
+    shifted,
+    spread,
+    widened,
+)
 from dvm_graph.decompose.attention import (
+    are_pairs,
     grouped_product,
     merged_heads,
     rotated_heads,
@@ -65,7 +74,9 @@ def group_query_attention(builder: Builder, node: Node, operands: Operands) -> R
         return None
     query, key, value = heads = _split(builder, node, operands)
     past = [operand(operands, 3), operand(operands, 4)]
-    cache = _cache(builder, key, value, past[0], required(node, operands, 5), total[0])
+    builder.facts.assume_equal(shape_of(query)[2], shape_of(key)[2], "each query has a key")
+    are_pairs(builder, node, key, value)
+    cache = _cache(builder, (key, value), past, required(node, operands, 5), total[0])
     if cache is None:
         return None
     heads = _normalized(builder, node, heads, operands)
@@ -95,20 +106,27 @@ def _split(builder: Builder, node: Node, operands: Operands) -> Sequence[Value]:
 
 
 def _cache(
-    builder: Builder, key: Value, value: Value, past: Value | None, lengths: Value, total: Dim
+    builder: Builder,
+    pair: Sequence[Value],
+    past: Sequence[Value | None],
+    lengths: Value,
+    total: Dim,
 ) -> _Cache | None:
-    batch, heads, new, size = shape_of(key)
-    builder.facts.assume_equal(shape_of(value)[2], new, "each key has a value")
-    if past is None:
+    batch, heads, new, _ = shape_of(pair[0])
+    if past[0] is None:
         builder.facts.assume_equal(total, new, "without a past, all keys are new")
         return _Cache(0, new, new, new, None)
     valid = shifted(builder, builder.cast(builder.reshape(lengths, (batch,)), DType.INT64), 1)
     # A first prompt may be padded: then its valid length is less than that of the new keys.
     start = builder.sub(valid, dim_value(builder, new))
     start = builder.max(start, builder.scalar(0, DType.INT64))
-    old = shape_of(past)[2]
-    for cached, extent in zip(shape_of(past), (batch, heads, old, size), strict=True):
-        builder.facts.assume_equal(cached, extent, "cached keys are as the new ones are")
+    old = shape_of(past[0])[2]
+    for cached, x in zip(past, pair, strict=True):
+        wanted = (batch, heads, old, shape_of(x)[3])
+        for dim, extent in zip(wanted if cached is None else shape_of(cached), wanted, strict=True):
+            builder.facts.assume_equal(
+                dim, extent, "cached keys and values are as the new ones are"
+            )
     return _Cache(old, new, total, maximum(old, total), start)
 
 
@@ -136,6 +154,7 @@ def _normalized(
             epsilon = node.attrs.get(f"{side}_norm_epsilon", epsilon)
             x = widened(builder, heads[index])
             y, _ = over_root_mean_square(builder, x, (3,), epsilon)
+            is_of_columns(builder, node, x, weight)
             y = builder.mul(y, widened(builder, weight))
             result[index] = builder.cast(y, heads[index].dtype)
     return result
@@ -198,7 +217,7 @@ def _weights(
     scores = softcapped(builder, scores, attrs.get("softcap", 0.0))
     bias, sink = operand(operands, _BIAS), operand(operands, _SINK)
     if bias is not None:
-        scores = builder.add(scores, bias)
+        scores = builder.add(scores, spread(builder, bias, shape_of(scores)))
     key_at = positions(builder, cache.total, 3, 4)
     query_at = _query_positions(builder, cache, 2, 4)
     visible = builder.le(key_at, query_at)
@@ -209,7 +228,7 @@ def _weights(
     scores = builder.select(visible, scores, builder.scalar(float("-inf"), dtype))
     top = builder.reduce_max(scores, (3,))
     if sink is not None:
-        sink = builder.reshape(sink, (1, *shape_of(sink), 1, 1))
+        sink = builder.reshape(sink, (1, int(attrs["num_heads"]), 1, 1))
     elif attrs.get("smooth_softmax", -1) == 1:
         sink = builder.scalar(0, dtype)
     if sink is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import dvm_graph
@@ -62,13 +63,56 @@ DEMANDING: dict[str, tuple[str, list[Shapes], list[Shapes]]] = {
             ((1, 2, 3, 4), (1, 2, 5, 4), (1, 1, 5, 4), (3, 5)),
         ],
     ),
+    "a bias of one number": (
+        "float[b, m, k] x, float[c] z; float[d, e, f] y; y = com.microsoft.BiasGelu (x, z)",
+        [((2, 3, 4), (4,)), ((2, 3, 1), (1,)), ((2, 0, 4), (4,))],
+        [((2, 3, 4), (1,)), ((2, 3, 1), (4,))],
+    ),
+    "a skip connection of fewer rows": (
+        "float[b, m, k] x, float[r, l] z, float[c] w, float[e] u; float[d, f, g] y;"
+        "y = com.microsoft.SkipLayerNormalization (x, z, w, u)",
+        [((2, 3, 4), (3, 4), (4,), (4,))],
+        [((2, 3, 4), (1, 4), (4,), (4,)), ((2, 3, 4), (3, 1), (4,), (4,)), ((2, 3, 4), (3, 4), (1,), (4,)), ((2, 3, 4), (3, 4), (4,), (1,))],
+    ),
+    "a bias of projections": (
+        "float[b, s, k] x, float[l, n] w, float[c] z; float[d, e, f] y;"
+        "y = com.microsoft.Attention <num_heads = 2> (x, w, z)",
+        [((2, 3, 4), (4, 12), (12,))],
+        [((2, 3, 4), (4, 12), (1,)), ((2, 3, 4), (4, 1), (12,))],
+    ),
+    "biases of queries, keys and values": (
+        "float[b, s, k] q, float[c, t, l] x, float[d, u, m] v, float[n] z; float[e, f, g] y;"
+        "y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, x, v, z)",
+        [((1, 3, 4), (1, 5, 4), (1, 5, 6), (14,))],
+        [((1, 3, 4), (1, 5, 4), (1, 5, 4), (13,)), ((1, 3, 4), (1, 5, 4), (1, 5, 4), (24,))],
+    ),
+    "values of other places than keys": (
+        "float[b, s, k] q, float[c, t, l] x, float[d, u, m] v, float[f, n, o, p] z; float[e, r, g] y;"
+        "y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, x, v,,, z)",
+        [((1, 3, 4), (1, 5, 4), (1, 5, 4), (1, 2, 3, 5))],
+        [((1, 3, 4), (1, 1, 4), (1, 5, 4), (1, 2, 3, 5)), ((1, 1, 4), (1, 5, 4), (1, 5, 4), (1, 2, 3, 5))],
+    ),
+    "keys of other places than queries": (
+        "float[b, s, k] q, float[c, t, l] x, float[d, u, m] v, float[b1, h1, p1, e1] z, float[b2, h2, p2, e2] w; float[e, r, g] y;"
+        "lengths = Constant <value = int32[1] {4}> () total = Constant <value = int32 {5}> ()"
+        "y, new_keys, new_values = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 1> (q, x, v, z, w, lengths, total)",
+        [((1, 3, 16), (1, 3, 8), (1, 3, 8), (1, 1, 2, 8), (1, 1, 2, 8))],
+        [
+            ((1, 1, 16), (1, 3, 8), (1, 3, 8), (1, 1, 2, 8), (1, 1, 2, 8)),
+            ((1, 3, 16), (1, 3, 8), (1, 3, 8), (1, 1, 1, 8), (1, 1, 2, 8)),
+            ((1, 3, 16), (1, 3, 8), (1, 3, 8), (1, 1, 2, 8), (1, 1, 2, 1)),
+        ],
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DEMANDING)
 def test_extents_that_do_not_fit_are_refused(name: str) -> None:
     inputs, outputs, nodes = DEMANDING[name][0].split(";")
-    model = model_from_text(f"g ({inputs}) => ({outputs}) {{ {nodes} }}", opset=23)
+    domains = '"" : 23, "com.microsoft" : 1'
+    model = onnx.parser.parse_model(
+        f"<ir_version: 10, opset_import: [{domains}]> g ({inputs}) => ({outputs}) {{ {nodes} }}"
+    )
     reference, compiled = session(model), dvm_graph.optimize(model)
     generator = np.random.default_rng(0)
 
