@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import dvm_graph
 from tests.end_to_end.reference import Array, assert_all_close, model_from_text, session
@@ -165,3 +166,14 @@ def test_labels_are_of_a_class(name: str, op: str, weighted: bool) -> None:
         session(model).run(None, feeds)
     with pytest.raises(dvm_graph.DvmError):
         dvm_graph.optimize(model).run(feeds)
+
+
+@pytest.mark.parametrize("body", ["y = Clip (x, zero)", "y = Clip (x,, zero)", "y = Clip (x)"])
+def test_no_limit_is_no_limit(body: str) -> None:
+    """onnxruntime takes the ends of the type for limits that are not there."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["" : 21]> g (float[n] x) => (float[m] y) <float zero = {{0.0}}> {{ {body} }}'
+    )
+    feeds = {"x": np.array([-np.inf, -1, 1, np.inf], np.float32)}
+    expected = ReferenceEvaluator(model).run(None, feeds)
+    np.testing.assert_array_equal(dvm_graph.optimize(model).run(feeds)[0], expected[0])
