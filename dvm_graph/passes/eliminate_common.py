@@ -24,7 +24,6 @@ _SAMPLED = 16
 
 def eliminate_common(graph: Graph) -> bool:
     """True if something was removed."""
-    outputs = set(graph.outputs)
     constants = _Constants()
     known: dict[Any, Node] = {}
     changed = False
@@ -41,7 +40,7 @@ def eliminate_common(graph: Graph) -> bool:
             tuple(sorted(((name, _frozen(attr)) for name, attr in node.attrs.items()), key=_first)),
         )
         first = known.setdefault(key, node)
-        if first is node or node.output in outputs:
+        if first is node:
             continue
         first.origin = tuple(dict.fromkeys((*first.origin, *node.origin)))
         graph.replace_uses(node.output, first.output)

@@ -134,7 +134,7 @@ def _function_of(node: Node, functions: _Functions) -> _Function | None:
         if _number(value) is not None:
             continue
         known = functions.get(value)
-        if known is None and (value.is_constant or value.dtype not in _BYTES):
+        if known is None and value.dtype not in _BYTES:
             return None
         read = value if known is None else known.source
         if source is not None and read is not source:

@@ -78,7 +78,7 @@ def _turned(transpose: Node, builder: Builder) -> Value | None:
         return None
     patches, weights = matmul.required(0), matmul.required(1)
     window = patches.made_by("patches")
-    if window is None or weights.rank != 2 or not graph.sole_use(patches):
+    if window is None or not graph.sole_use(patches):
         return None
     line, results = _line(window, builder), _shape(weights)[1]
     if line is None or not isinstance(results, int) or results < line.taps:
@@ -112,8 +112,8 @@ def _as_column(builder: Builder, value: Value) -> Value:
 def _line(patches: Node, builder: Builder) -> _Line | None:
     """None: they are no strided view of padded images."""
     image, attrs = patches.required(0), patches.attrs
-    if image.rank != 4 or not builder.facts.same(_shape(image)[3], 1) or attrs["groups"] != 1:
-        return None
+    if not builder.facts.same(_shape(image)[-1], 1):
+        return None  # and images of one channel have one group, those of volumes another axis
     batch, height, width = _shape(image)[:3]
     axis = 1 if builder.facts.same(height, 1) and attrs["kernel"][0] == 1 else 0
     other = 1 - axis

@@ -44,6 +44,13 @@ AROUND: dict[str, tuple[str, str, str, str, list[Feeds]]] = {
         "a = Exp (r) b = Reshape (a, turned) y = Neg (b)",
         [{"x": (2, 3)}],
     ),
+    "an operator before that fits one branch": (
+        "float[m, n] x; c = Cast <to = 1> (turned) h = Add (x, c)",
+        "u = Relu (x)",
+        "a = MatMul (x, w) v = Concat <axis = 1> (a, h)",
+        "y = Exp (r)",
+        [{"x": (4, 2)}, {"x": (4, 1)}],
+    ),
     "two products behind": (
         "float[n, 3] x;",
         "u = Relu (x)",

@@ -316,7 +316,7 @@ GUARDED: dict[str, str] = {
     "by sums of columns": "t = ReduceSum (powers, first) g = Div (powers, t) y = MatMul (g, v)",
     "of powers that may all be small": "l = Sub (x, ten) p = Exp (l) t = ReduceSum (p, last) g = Div (p, t) y = MatMul (g, v)",
     "with a number of more axes": (
-        "t = IsNaN (s) g = Where (t, deep, s) a = MatMul (g, v) y = Squeeze (a, first)"
+        "t = IsNaN (s) g = Where (t, deep, s) a = MatMul (g, v) y = ReduceSum <keepdims = 0> (a, last)"
     ),
     "by a number for each row that is no sum": "y = MatMul (q, v)",
     "along other rows": "a = Transpose (s) b = MatMul (a, s) y = MatMul (b, v)",

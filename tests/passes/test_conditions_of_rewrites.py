@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from tests.end_to_end.reference import Array, Feeds, assert_agrees
+import dvm_graph
+from tests.end_to_end.reference import Array, Feeds, assert_agrees, model_from_text
 
 _NUMBERS = np.array([-9, -8, -1, 0, 1, 7, 8, 100], np.int32)
 _BITS = np.array([True, False, True])
@@ -112,6 +113,25 @@ REWRITTEN: dict[str, tuple[str, Feeds]] = {
         " e = Div (d, two) f = Sub (d, e) y = Cast <to = 2> (f)",
         {"x": np.arange(256, dtype=np.uint8)},
     ),
+    "functions of bytes that are added as bytes": (
+        "uint8[n] x; uint8[m] y; a = Add (x, many_bytes) b = Cast <to = 1> (a) c = Div (b, two) d = Sub (b, c) e = Sqrt (d)"
+        " y = Cast <to = 2> (e)",
+        {"x": np.arange(256, dtype=np.uint8)},
+    ),
+    "functions of bytes that are turned": (
+        "uint8[n, n] x; uint8[m, k] y; a = Cast <to = 1> (x) b = Mul (a, a) c = Transpose (b) d = Add (c, b) e = Sqrt (d)"
+        " y = Cast <to = 2> (e)",
+        {"x": np.arange(25, dtype=np.uint8).reshape(5, 5)},
+    ),
+    "functions of bytes that are summed up": (
+        "uint8[n] x; uint8[m] y; a = Cast <to = 1> (x) b = Mul (a, a) c = CumSum (b, first) d = Add (c, b) e = Sqrt (d)"
+        " y = Cast <to = 2> (e)",
+        {"x": np.arange(5, dtype=np.uint8)},
+    ),
+    "results that are equal": (
+        "float[n] x; float[m] y, float[k] z, float[l] w; a = Exp (x) y = Exp (x) z = Exp (x) w = Neg (a)",
+        {"x": (3,)},
+    ),
     "functions of two bytes": (
         "uint8[n] x, uint8[n] z; uint8[m] y; a = Cast <to = 1> (x) b = Cast <to = 1> (z) c = Mul (a, b) d = Sqrt (c)"
         " e = Floor (d) y = Cast <to = 2> (e)",
@@ -174,6 +194,17 @@ def test_rewrites_keep_every_element(name: str) -> None:
         "no": np.array(False),
         "mixed": np.array([True, False, True]),
         "last": np.array([1], np.int64),
+        "first": np.array(0, np.int64),
+        "many_bytes": np.array(200, np.uint8),
     }
     used = {key: data for key, data in constants.items() if re.search(rf"\b{key}\b", nodes)}
     assert_agrees(f"g ({inputs}) => ({outputs}) {{ {nodes} }}", REWRITTEN[name][1], constants=used)
+
+
+@pytest.mark.parametrize("op", ["RandomUniformLike", "RandomNormalLike", "Bernoulli"])
+def test_equal_samples_are_drawn_apart(op: str) -> None:
+    model = model_from_text(
+        f"g (float[n] x) => (float[m] y, float[k] z) {{ y = {op} (x) z = {op} (x) }}"
+    )
+    first, second = dvm_graph.optimize(model).run({"x": np.full(99, 0.5, np.float32)})
+    assert (first != second).any()
