@@ -100,9 +100,8 @@ def _per_result(value: Value, graph: Graph) -> Node | None:
     node = value.producer
     if node is None or OPERATORS[node.op].kind is not Kind.MAP or not graph.sole_use(value):
         return None
-    first, *others = node.inputs
-    whole = first is not None and first.rank == value.rank
-    return node if whole and all(o is not None and o.rank <= 1 for o in others) else None
+    others = node.inputs[1:]
+    return node if all(other is not None and other.rank <= 1 for other in others) else None
 
 
 def _as_column(builder: Builder, value: Value) -> Value:

@@ -151,3 +151,42 @@ def test_others_stay_as_they_are(case: str, body: str) -> None:
     assert _has_patches(model)
     expected = session(model).run(None, feeds)
     assert_all_close(dvm_graph.optimize(model).run(feeds), expected, 64)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "e = Identity (b) y = Transpose <perm = [0, 3, 1, 2]> (e)",
+        "e = Concat <axis = 3> (b, b) y = Transpose <perm = [0, 3, 1, 2]> (e)",
+        "k = Constant <value_ints = [-1]> () e = ReduceMax (b, k) y = Transpose <perm = [0, 3, 1, 2]> (e)",
+    ],
+)
+def test_what_is_computed_channels_last_stays(body: str) -> None:
+    shape, weights, attrs = _LINES["one column"]
+    model = _model(shape, weights, attrs, f"b = Transpose <perm = [0, 2, 3, 1]> (a) {body}")
+    feeds = _feeds(shape, weights)
+    expected = session(model).run(None, feeds)
+    assert_all_close(dvm_graph.optimize(model).run(feeds), expected, 3)
+
+
+def test_images_that_no_convolution_made_are_turned_as_they_are() -> None:
+    model = model_from_text(
+        "g (float[n, h, w, c] x) => (float[p, q, r, s] y) { y = Transpose <perm = [0, 3, 1, 2]> (x) }"
+    )
+    x = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
+    np.testing.assert_array_equal(
+        dvm_graph.optimize(model).run({"x": x})[0], x.transpose(0, 3, 1, 2)
+    )
+
+
+def test_sums_of_bytes_are_none_of_weights_by_patches() -> None:
+    model = model_from_text(
+        """g (uint8[n, 1, h, 1] x, uint8 zero) => (int32[p, q, r, s] y)
+            <uint8[4, 1, 3, 1] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {
+                y = ConvInteger <pads = [1, 0, 1, 0]> (x, w, zero)
+        }"""
+    )
+    x = np.arange(400).astype(np.uint8).reshape(2, 1, 200, 1)
+    feeds = {"x": x, "zero": np.array(3, np.uint8)}
+    expected = session(model).run(None, feeds)
+    np.testing.assert_array_equal(dvm_graph.optimize(model).run(feeds)[0], expected[0])
