@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dvm_graph.decompose.arithmetic import dim_value, positions, shifted, with_axis
+from dvm_graph.decompose.arithmetic import dim_value, positions, scalar_of, shifted, with_axis
 from dvm_graph.decompose.counting import as_count, stays_inside, view_of_points
 from dvm_graph.decompose.extents import bound_extents
 from dvm_graph.decompose.families import MICROSOFT
@@ -24,7 +24,7 @@ from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import add, product
+from dvm_graph.symbolic.dims import add, neg, product
 from dvm_graph.symbolic.facts import Relation
 
 
@@ -227,6 +227,18 @@ def trilu(builder: Builder, node: Node, operands: Operands) -> Results:
     row = positions(builder, shape[-2], rank - 2, rank)
     column = positions(builder, shape[-1], rank - 1, rank)
     if diagonal is not None:
-        row = builder.add(row, builder.reshape(builder.cast(diagonal, DType.INT64), ()))
+        row = builder.add(row, _diagonal(builder, diagonal, shape[-2], shape[-1]))
     keeps = builder.ge(column, row) if node.attrs.get("upper", 1) else builder.le(column, row)
     return [builder.select(keeps, x, builder.scalar(0, x.dtype))]
+
+
+def _diagonal(builder: Builder, given: Value, rows: Dim, columns: Dim) -> Value:
+    """As far as there are elements: from much further away, positions would wrap."""
+    number, known = scalar_of(builder, given, DType.INT64), constant_scalar(given)
+    if known is not None and abs(known) < _FAR:
+        return number
+    number = builder.max(number, dim_value(builder, neg(rows)))
+    return builder.min(number, dim_value(builder, columns))
+
+
+_FAR = 2**31

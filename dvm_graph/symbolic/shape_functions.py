@@ -12,7 +12,7 @@ What it does not do: vendor operators (onnx's own inference serves those).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -46,8 +46,16 @@ def infer(node: Node, facts: Facts) -> None:
         raise ModelError(f"{describe(node)}: it does not compute with {operand.dtype.value}")
     result.dtype = _result_dtype(node)
     result.elements = deduce_elements(node)
-    if result.elements is not None and result.dtype in _CHECKED:
-        _expect_no_wrapping(node, facts)
+    if result.elements is None:
+        return
+    if result.dtype in _CHECKED:
+        limits = _CHECKED[result.dtype]
+        why = f"no extent exceeds {result.dtype.value}"
+        _expect_between(node, result.elements, int(limits.min), int(limits.max), why, facts)
+    if node.op == "check_index":  # which nothing is left of
+        limit, elements = node.attrs["limit"], node.required(0).elements or ()
+        why = "an index is inside its axis"
+        _expect_between(node, elements, dims.neg(limit), dims.sub(limit, 1), why, facts)
 
 
 _CHECKED = {dtype: np.iinfo(dtype.value) for dtype in (DType.INT32, DType.UINT32)}
@@ -56,16 +64,14 @@ known to hold theirs.
 """
 
 
-def _expect_no_wrapping(node: Node, facts: Facts) -> None:
-    limits = _CHECKED[node.output.dtype]
-    least, most = int(limits.min), int(limits.max)
-    why = partial(_because, f"no extent exceeds {node.output.dtype.value}", node)
-    for element in node.output.elements or ():
-        low, high = facts.bounds(element)
-        if low < least:
-            facts.expect(least, Relation.LESS_EQUAL, element, why)
-        if high > most:
-            facts.expect(element, Relation.LESS_EQUAL, most, why)
+def _expect_between(
+    node: Node, elements: Iterable[Dim], least: Dim, most: Dim, why: str, facts: Facts
+) -> None:
+    """Has runs check what is not known of elements."""
+    for element in dict.fromkeys(elements):
+        for low, high in ((least, element), (element, most)):
+            if not facts.prove_less_equal(low, high).yes:
+                facts.expect(low, Relation.LESS_EQUAL, high, partial(_because, why, node))
 
 
 def describe(node: Node) -> str:

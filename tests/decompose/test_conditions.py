@@ -177,3 +177,70 @@ def test_no_limit_is_no_limit(body: str) -> None:
     feeds = {"x": np.array([-np.inf, -1, 1, np.inf], np.float32)}
     expected = ReferenceEvaluator(model).run(None, feeds)
     np.testing.assert_array_equal(dvm_graph.optimize(model).run(feeds)[0], expected[0])
+
+
+INDEXING: dict[str, tuple[str, list[object], list[object]]] = {
+    "elements": (
+        "GatherElements <axis = 0> (x, i)",
+        [[[2, -3, -1, 0]], [[0], [1], [2]]],
+        [[[0, 3, 1, 2]], [[0, 0, 0, -4]]],
+    ),
+    "points": ("GatherND (x, i)", [[[2, -4]], [[0, 3]]], [[[3, 0]], [[0, 4]], [[-4, 0]], [[0, -5]]]),
+    "rows": ("Gather (x, i)", [[2, -3]], [[3], [-4]]),
+    "sequences": ("ReverseSequence (x, i)", [[0, 1, 2, 3]], [[0, 4, 1, 1], [0, -1, 1, 1]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("extents", ["n, m", "3, 4"])
+@pytest.mark.parametrize("name", INDEXING)
+def test_indices_that_are_known_are_inside(name: str, extents: str) -> None:
+    """What is known of them is known before a kernel would look at them."""
+    nodes, inside, outside = INDEXING[name]
+    feeds = {"x": np.arange(12, dtype=np.float32).reshape(3, 4)}
+    for index in (*inside, *outside):
+        model = onnx.parser.parse_model(
+            f'<ir_version: 10, opset_import: ["" : 21]> g (float[{extents}] x) => (float y) {{ y = {nodes} }}'
+        )
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(index), "i"))
+        if index in inside:
+            expected = session(model).run(None, feeds)
+            np.testing.assert_array_equal(dvm_graph.optimize(model).run(feeds)[0], expected[0])
+            continue
+        with pytest.raises(Exception, match="ONNXRuntimeError"):
+            session(model).run(None, feeds)
+        with pytest.raises(dvm_graph.DvmError):
+            dvm_graph.optimize(model).run(feeds)
+
+
+def test_indices_that_extents_tell_are_inside() -> None:
+    model = model_from_text(
+        """g (float[n, m] x) => (float[k] y) <int64 two = {2}, int64[1] front = {0}> {
+            s = Shape (x) d = Sub (s, two) i = Unsqueeze (d, front) y = GatherND (x, i)
+        }"""
+    )
+    compiled, reference = dvm_graph.optimize(model), session(model)
+    for shape in ((3, 4), (2, 2), (1, 1)):
+        feeds = {"x": np.random.default_rng(0).standard_normal(shape, np.float32)}
+        np.testing.assert_array_equal(compiled.run(feeds)[0], reference.run(None, feeds)[0])
+    with pytest.raises(dvm_graph.ShapeError, match="inside its axis"):
+        compiled.run({"x": np.zeros((0, 4), np.float32)})
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_diagonals_may_lie_anywhere(upper: int, given: bool) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for k in (0, -3, 4, 2**31, -(2**31), 2**63 - 1, -(2**63)):
+        diagonal = np.array(k, np.int64)
+        model = onnx.parser.parse_model(
+            f"""<ir_version: 10, opset_import: ["" : 21]> g (float[n, m] x{", int64 k" if given else ""}) => (float[p, q] y) {{
+                y = Trilu <upper = {upper}> (x, k)
+            }}"""
+        )
+        if not given:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(diagonal, "k"))
+        near = int(np.clip(k, -9, 9))
+        expected = np.triu(x, near) if upper else np.tril(x, near)
+        feeds = {"x": x, "k": diagonal} if given else {"x": x}
+        np.testing.assert_array_equal(dvm_graph.optimize(model).run(feeds)[0], expected)
