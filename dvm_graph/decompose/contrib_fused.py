@@ -177,6 +177,8 @@ def embed_layer_normalization(builder: Builder, node: Node, operands: Operands) 
         places = positions(builder, length, 1, 2)
     parts = [taken(builder, word_table, words), taken(builder, position_table, places)]
     if segments is not None and segment_table is not None:
+        for dim, own in zip(shape_of(segments), (batch, length), strict=True):
+            builder.facts.assume_equal(dim, own, f"{node.name} has a segment for each word")
         parts.append(taken(builder, segment_table, segments))
     total = reduce(builder.add, [widened(builder, part) for part in parts])
     gamma, beta = required(node, operands, 5), required(node, operands, 6)

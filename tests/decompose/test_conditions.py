@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 import dvm_graph
 from tests.end_to_end.reference import Array, assert_all_close, model_from_text, session
 
+INTEGERS = {onnx.TensorProto.INT32: np.int32, onnx.TensorProto.INT64: np.int64}
 Shapes = tuple[tuple[int, ...], ...]
 
 DEMANDING: dict[str, tuple[str, list[Shapes], list[Shapes]]] = {
@@ -75,6 +76,13 @@ DEMANDING: dict[str, tuple[str, list[Shapes], list[Shapes]]] = {
         [((2, 3, 4), (3, 4), (4,), (4,))],
         [((2, 3, 4), (1, 4), (4,), (4,)), ((2, 3, 4), (3, 1), (4,), (4,)), ((2, 3, 4), (3, 4), (1,), (4,)), ((2, 3, 4), (3, 4), (4,), (1,))],
     ),
+    "segments of fewer words": (
+        "int32[b, s] i, int32[c, t] j; float[d, e, f] y;"
+        "v = Constant <value = float[2, 4] {1, 2, 3, 4, 5, 6, 7, 8}> () w = Concat <axis = 0> (v, v, v)"
+        "u = Constant <value = float[4] {1, 2, 3, 4}> () y, kept = com.microsoft.EmbedLayerNormalization (i, j, w, w, w, u, u)",
+        [((2, 3), (2, 3)), ((1, 1), (1, 1))],
+        [((2, 3), (2, 1)), ((2, 3), (1, 3)), ((1, 3), (2, 3))],
+    ),
     "a bias of projections": (
         "float[b, s, k] x, float[l, n] w, float[c] z; float[d, e, f] y;"
         "y = com.microsoft.Attention <num_heads = 2> (x, w, z)",
@@ -120,8 +128,10 @@ def test_extents_that_do_not_fit_are_refused(name: str) -> None:
     def fed(shapes: Shapes) -> dict[str, Array]:
         pairs = zip(model.graph.input, shapes, strict=True)
         return {
-            value.name: generator.integers(0, 3, shape)
-            if value.name == "i"
+            value.name: generator.integers(0, 3, shape).astype(
+                INTEGERS[value.type.tensor_type.elem_type]
+            )
+            if value.type.tensor_type.elem_type in INTEGERS
             else generator.standard_normal(shape, np.float32)
             for value, shape in pairs
         }
