@@ -35,7 +35,9 @@ def test_bounds_that_are_known() -> None:
     for y, bounds in zip(names, BOUNDS, strict=True):
         constants |= {f"{y}{key}": integers(n) for key, n in zip("set", bounds, strict=True)}
     runs: list[Feeds] = [{"x": (extent, 2)} for extent in _EXTENTS]
-    assert_agrees(f"g (float[n, 2] x) => ({outputs}) {{ {nodes} }}", *runs, constants=constants)
+    assert_agrees(
+        f"g (float[n, 2] x) => ({outputs}) {{ {nodes} }}", *runs, constants=constants, strict=True
+    )
 
 
 @pytest.mark.parametrize("known", ["", "s", "e", "t", "st", "et", "se"])
@@ -55,6 +57,7 @@ def test_bounds_that_a_run_tells(known: str) -> None:
         f"g (float[n, 2] x{given}) => (float[m, k] y) {{ y = Slice (x, s, e, axes, t) }}",
         *runs,
         constants={"axes": integers(0), **{key: integers(model[key]) for key in known}},
+        strict=True,
     )
 
 
@@ -80,6 +83,7 @@ def test_bounds_that_extents_tell() -> None:
             **{"first": integers(0), "zero": integers(0), "one": integers(1), "two": integers(2)},
             **{"minus": integers(-1), "large": integers(_LONG), "small": integers(-_LONG - 1)},
         },
+        strict=True,
     )
 
 
@@ -106,12 +110,12 @@ def test_pads(mode: str, value: str) -> None:
     runs: list[Feeds] = [{"x": shape} for shape in shapes]
     extra = {"v": np.array(-1.5, np.float32)} if value else {}
     text = f"g (float[n, m] x) => ({outputs}) {{ {nodes} }}"
-    assert_agrees(text, *runs, constants={**constants, **extra})
+    assert_agrees(text, *runs, constants={**constants, **extra}, strict=True)
     text = f'g (float[n, m] x, int64[4] p) => (float[k, l] y) {{ y = Pad <mode = "{mode}"> (x, p{value}) }}'
     runs = [
         {"x": shape, "p": integers(*pads)} for pads, shape in itertools.product(amounts, shapes)
     ]
-    assert_agrees(text, *runs, constants=extra)
+    assert_agrees(text, *runs, constants=extra, strict=True)
 
 
 GATHERED = [
@@ -139,11 +143,9 @@ def test_places_that_are_gathered(extents: str, given: bool) -> None:
         for at, rank in enumerate(ranks)
     )
     inputs = "".join(
-        f", int64[{', '.join(f'{name}{axis}' for axis in range(index.ndim))}] {name}"
-        if index.ndim
-        else f", int64 {name}"
+        f", int64{list(index.shape) if index.ndim else ''} {name}"
         for name, index in indices.items()
     )
     text = f"g (float[{extents}] x{inputs if given else ''}) => ({outputs}) {{ {nodes} }}"
     feeds: Feeds = {"x": (3, 4), **(indices if given else {})}
-    assert_agrees(text, feeds, constants=None if given else indices)
+    assert_agrees(text, feeds, constants=None if given else indices, strict=True)
