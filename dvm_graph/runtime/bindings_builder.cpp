@@ -20,6 +20,7 @@
 #include "runtime/errors.h"
 #include "runtime/memory.h"
 #include "runtime/panel_packing.h"
+#include "runtime/spaced_rows.h"
 
 namespace dvm {
 namespace {
@@ -188,6 +189,7 @@ class ModelBuilder {
       call.collected.assign(collected.begin(), collected.end());
       call.kept = kept;
       call.strands = strands;
+      space_rows(call, device_);
     }
     model_.steps.emplace_back(std::move(call));
   }

@@ -200,7 +200,7 @@ void ControlRunner::begin(LoopState& loop, std::span<const Tensor> inputs) {
     loop.operands[before + states + i] = first_row(loop.scanned[i]);
   }
   loop.spare.resize(states);
-  for (const GrowingState& state : growing_) loop.growing.push_back({&state, nullptr, 0});
+  for (const GrowingState& state : growing_) loop.growing.emplace_back().state = &state;
   loop.rows.resize(call_.collected.size());
   for (size_t i = 0; i < loop.rows.size(); i++) {
     loop.rows[i].backward = call_.collected[i] != 0;
@@ -221,6 +221,11 @@ void ControlRunner::run_prelude(LoopState& loop, const RunContext& run) {
 std::vector<Tensor> ControlRunner::results_of(LoopState& loop, const RunContext& run) const {
   const size_t states = call_.states;
   std::vector<Tensor> results;
+  for (const GrowingPlace& place : loop.growing) {
+    if (place.apart == 0) continue;
+    Tensor& state = loop.operands[call_.told() + place.state->index];
+    state = place.closed(state, pool_, call_.name.c_str());
+  }
   for (size_t i = 0; i < states; i++) {
     Tensor& state = loop.operands[call_.told() + i];
     results.push_back(loop.turn > 0 ? std::move(state) : own_copy(state, call_.name));

@@ -79,6 +79,9 @@ class Dims {
   const int64_t* values() const { return values_.data(); }
   size_t size() const { return values_.size(); }
   DimState state(DimSlot slot) const { return states_[static_cast<size_t>(slot)]; }
+  bool is_constant(DimSlot slot) const {
+    return table_->instructions[static_cast<size_t>(slot)].op == DimOp::constant;
+  }
   bool ok(DimSlot slot) const { return state(slot) == DimState::ok; }
   bool all_ok() const { return all_ok_; }
   const std::vector<int64_t>& all() const { return values_; }

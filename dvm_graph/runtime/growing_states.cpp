@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <tuple>
+#include <string>
 #include <utility>
 #include <variant>
 
+#include "kernels/numbers.h"
 #include "runtime/errors.h"
 #include "runtime/value_sizes.h"
 
@@ -72,34 +73,88 @@ bool is_launched(const Model& body, uint32_t call) {
   });
 }
 
-std::pair<std::shared_ptr<void>, int64_t> take_with_room(int64_t bytes, OutputPool& pool,
-                                                         const char* name) {
-  int64_t room = 0;
-  if (!__builtin_add_overflow(bytes, bytes / 2, &room)) {
+struct Room {
+  std::shared_ptr<void> memory;
+  int64_t each = 0;
+};
+
+// For so many times `each`, or more of it.
+Room take_with_room(int64_t times, int64_t each, int64_t more, OutputPool& pool, const char* name) {
+  int64_t bytes = 0;
+  if (!__builtin_mul_overflow(times, more, &bytes)) {
     try {
-      return {pool.take(room, name), room};
+      return {pool.take(bytes, name), more};
     } catch (const OutOfMemoryError&) {  // this may be the last turn
     }
   }
-  return {pool.take(bytes, name), bytes};
+  if (__builtin_mul_overflow(times, each, &bytes)) {
+    throw OutOfMemoryError(std::string(name) + " needs more than 2^63 bytes");
+  }
+  return {pool.take(bytes, name), each};
 }
+
+// Rows begin with room for so many bytes in all, and on cache lines.
+constexpr int64_t kFirstBytes = int64_t{1} << 14, kRowBytes = 64;
 
 }  // namespace
 
-bool GrowingState::grows(const Dims& dims, int64_t elements) const {
+bool GrowingState::may_have_rows(std::span<const int64_t> shape, const Dims& dims) const {
+  const auto outer = shape.first(rows->axis);
+  return std::ranges::any_of(outer, [](int64_t extent) { return extent > 1; }) &&
+         std::ranges::all_of(outer, [](int64_t extent) { return extent > 0; }) &&
+         may_space(*rows, dims);
+}
+
+bool GrowingState::grows(const Dims& dims, int64_t elements, int64_t apart) const {
   const auto value = [&](DimSlot slot) { return slot == kNoSlot ? 0 : dims.values()[slot]; };
+  const auto in_row = [&](DimSlot slot) { return apart > 0 ? value(slot) % apart : value(slot); };
   return std::ranges::all_of(
-             behind, [&](DimSlot slot) { return dims.ok(slot) && value(slot) >= elements; }) &&
-         std::ranges::all_of(strides, [&](const Strides& of) {
+             behind, [&](DimSlot slot) { return dims.ok(slot) && in_row(slot) >= elements; }) &&
+         (elements == 0 || std::ranges::all_of(strides, [&](const Strides& of) {
            return value(of.extent) == 1 || value(of.from) == value(of.to);
-         });
+         }));
 }
 
 void GrowingPlace::hold(const Tensor& before, int64_t wanted, OutputPool& pool, const char* name) {
-  const bool is_there = memory != nullptr && before.data == memory.get();
-  if (is_there && wanted <= bytes) return;
-  std::tie(memory, bytes) = take_with_room(wanted, pool, name);
-  std::memcpy(memory.get(), before.data, static_cast<size_t>(bytes_of(before)));
+  if (has(before) && wanted <= bytes) return;
+  Room room = take_with_room(1, wanted, wanted + wanted / 2, pool, name);
+  std::memcpy(room.memory.get(), before.data, static_cast<size_t>(bytes_of(before)));
+  memory = std::move(room.memory);
+  bytes = room.each;
+}
+
+void GrowingPlace::hold_rows(Tensor& before, int64_t elements, OutputPool& pool, const char* name) {
+  const bool is_there = apart > 0 && has(before);
+  if (is_there && elements <= apart) return;
+  RowLayout rows = layout_of(before);
+  if (!is_there) rows.pitch = rows.bytes;
+  const auto size = static_cast<int64_t>(size_of(before.dtype));
+  const int64_t more = std::max(elements + elements / 2, kFirstBytes / (rows.count * size));
+  const int64_t lines = ceil_div(more * size, kRowBytes) * kRowBytes;
+  Room room = take_with_room(rows.count, elements * size, lines, pool, name);
+  copy_rows(rows, before.data, static_cast<std::byte*>(room.memory.get()), room.each);
+  memory = std::move(room.memory);
+  apart = room.each / size;
+  bytes = room.each * rows.count;
+  before.owner = memory;
+  before.data = static_cast<std::byte*>(memory.get());
+}
+
+Tensor GrowingPlace::closed(const Tensor& state, OutputPool& pool, const char* name) const {
+  const RowLayout rows = layout_of(state);
+  Tensor tensor{state.dtype, state.shape, nullptr, pool.take(bytes_of(state), name)};
+  tensor.data = static_cast<std::byte*>(tensor.owner.get());
+  copy_rows(rows, state.data, tensor.data, rows.bytes);
+  return tensor;
+}
+
+RowLayout GrowingPlace::layout_of(const Tensor& tensor) const {
+  RowLayout rows{1, static_cast<int64_t>(size_of(tensor.dtype)), 0};
+  rows.pitch = apart * rows.bytes;
+  for (size_t i = 0; i < tensor.shape.size(); i++) {
+    (i < state->rows->axis ? rows.count : rows.bytes) *= tensor.shape[i];
+  }
+  return rows;
 }
 
 std::vector<GrowingState> growing_states(const Model& body, size_t states, size_t first_input,
@@ -107,12 +162,17 @@ std::vector<GrowingState> growing_states(const Model& body, size_t states, size_
   std::vector<GrowingState> found;
   for (size_t i = 0; i < states; i++) {
     GrowingState state;
+    state.index = i;
     state.from = body.inputs[first_input + i];
     state.to = body.outputs[first_output + i];
     const ModelValue &from = body.values[state.from], &to = body.values[state.to];
     if (from.opaque || to.opaque || from.dtype != to.dtype || from.shape == to.shape) continue;
     if (to.storage != Storage::output || std::ranges::count(body.outputs, state.to) != 1) continue;
-    if (find_writers(body, state) && is_launched(body, state.copy)) found.push_back(state);
+    if (!find_writers(body, state) || !is_launched(body, state.copy)) continue;
+    const auto of_state = [&](const SpacedRows& rows) { return rows.from == state.from; };
+    const auto rows = std::ranges::find_if(body.spaced, of_state);
+    if (rows != body.spaced.end()) state.rows = &*rows;
+    found.push_back(state);
   }
   return found;
 }

@@ -1,10 +1,26 @@
 #include "runtime/kernel_programs.h"
 
+#include <algorithm>
+
 #include "runtime/errors.h"
 #include "runtime/plan_dims.h"
 #include "vm/verify.h"
 
 namespace dvm {
+namespace {
+
+// From where an argument begins to behind the last byte of it that programs may touch.
+int64_t bytes_reached(const CompiledKernel& compiled, int64_t argument) {
+  int64_t bytes = 0;
+  for (uint32_t i = 0; i < compiled.program_count; i++) {
+    for (const PointerRegister& pointer : compiled.programs[i].pointers()) {
+      if (pointer.buffer == argument) bytes = std::max(bytes, pointer.high);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
 
 KernelPrograms::KernelPrograms(const Model& model, const Target& target)
     : model_(model),
@@ -33,7 +49,7 @@ bool KernelPrograms::is_current(uint32_t call, const Dims& dims, const ValueInfo
   for (const Argument& argument : bound(call).arguments) {
     if (argument.offset == kNoSlot) continue;
     if (!dims.ok(argument.offset) ||
-        known.left[at++] != argument.info(dims.values(), values).bytes) {
+        argument.info(dims.values(), values).bytes < known.reached[at++]) {
       return false;
     }
   }
@@ -52,16 +68,18 @@ void KernelPrograms::compile(uint32_t call, const Dims& dims, const ValueInfo* v
     made.strides[i] = dims.at(distinct.strides[i].stride, name_of(call));
   }
   arguments_.clear();
-  made.left.clear();
   for (const Argument& argument : bound(call).arguments) {
     arguments_.push_back(argument.info(dims.values(), values));
-    if (argument.offset == kNoSlot) continue;
-    (void)dims.at(argument.offset, name_of(call));
-    made.left.push_back(arguments_.back().bytes);
+    if (argument.offset != kNoSlot) (void)dims.at(argument.offset, name_of(call));
   }
   made.status = compile_plan(distinct.plan, name_of(call), dims, arguments_.data(), target_,
                              scratch, made.compiled, distinct.apart);
   verify_programs(call);
+  made.reached.clear();
+  for (size_t i = 0; i < arguments_.size(); i++) {
+    if (bound(call).arguments[i].offset == kNoSlot) continue;
+    made.reached.push_back(bytes_reached(made.compiled, static_cast<int64_t>(i)));
+  }
   made.valid = true;
 }
 

@@ -42,7 +42,7 @@ class KernelPrograms {
     CompileStatus status = CompileStatus::empty;
     bool valid = false;
     std::vector<int64_t> dims, strides;  // of the kernel's slots
-    std::vector<int64_t> left;           // bytes of arguments that begin within a value
+    std::vector<int64_t> reached;        // bytes of arguments that begin within a value
   };
 
   const Entry& entry(uint32_t call) const { return entries_[bound(call).kernel]; }

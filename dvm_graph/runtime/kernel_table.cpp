@@ -106,8 +106,8 @@ class Builder {
     kernel.slots = slots_beside_strides(plan);
     for (const Argument& argument : arguments) {
       if (argument.offset != kNoSlot) continue;  // what is left of it counts
-      const std::vector<DimSlot>& shape = model_.values[argument.value].shape;
-      kernel.slots.insert(kernel.slots.end(), shape.begin(), shape.end());
+      const std::vector<DimSlot>& held = model_.values[argument.value].held();
+      kernel.slots.insert(kernel.slots.end(), held.begin(), held.end());
     }
     std::sort(kernel.slots.begin(), kernel.slots.end());
     kernel.slots.erase(std::unique(kernel.slots.begin(), kernel.slots.end()), kernel.slots.end());
@@ -130,7 +130,7 @@ class Builder {
 
   static bool equal_buffers(const ModelValue& a, const ModelValue& b) {
     if (a.dtype != b.dtype || a.contents.absent() != b.contents.absent()) return false;
-    return a.contents.absent() ? a.shape == b.shape : bytes_of(a.contents) == bytes_of(b.contents);
+    return a.contents.absent() ? a.held() == b.held() : bytes_of(a.contents) == bytes_of(b.contents);
   }
 
   const Model& model_;

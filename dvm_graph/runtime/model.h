@@ -26,7 +26,10 @@ struct ModelValue {
   bool opaque = false;  // strings, sequences, of unknown rank: kernels do not touch it
   Storage storage = Storage::arena;
   std::vector<DimSlot> shape;
-  Tensor contents;  // constants and panels
+  std::vector<DimSlot> room;  // extents of its memory; none: the shape
+  Tensor contents;            // constants and panels
+
+  const std::vector<DimSlot>& held() const { return room.empty() ? shape : room; }
 };
 
 struct ModelKernel {
@@ -133,6 +136,22 @@ struct DimCheck {
   std::string message;
 };
 
+// A state of a body, whose rows may lie further apart than they are long (runtime/spaced_rows.h).
+struct SpacedRows {
+  // How a kernel accesses it where they do not.
+  struct Touch {
+    Access access;
+    std::vector<DimSlot> extents;
+    DimSlot row;  // elements of a row of what is accessed
+  };
+
+  uint32_t from = 0, to = 0;  // values: what a turn is given and what it makes of that
+  uint32_t symbol = 0;        // elements from row to row; 0 or fewer than a row has: those
+  size_t axis = 0;            // what lies behind one index of the axes before it is a row
+  DimSlot from_row = kNoSlot, to_row = kNoSlot;  // elements of a row
+  std::vector<Touch> touches;
+};
+
 struct Model {
   DimTable dims;
   std::vector<ModelValue> values;
@@ -142,6 +161,7 @@ struct Model {
   std::vector<SymbolBinding> bindings;
   std::vector<DimCheck> checks;
   std::vector<uint32_t> inputs, outputs;
+  std::vector<SpacedRows> spaced;
 };
 
 // Throws CompileError where an index of the model points nowhere or a step breaks its contract.

@@ -177,6 +177,7 @@ void Runner::begin_turns(std::span<const Tensor> inputs, const RunRequest& reque
   const RunGuard guard(*this);
   statistics_ = RunStatistics{};
   bind_inputs(inputs, request);
+  evaluate_dims();
   lay_out_segment(0);
 }
 
@@ -290,6 +291,8 @@ void Runner::bind_inputs(std::span<const Tensor> inputs, const RunRequest& reque
   dims_.clear();
   binder_.clear();
   for (const auto& [symbol, value] : request.symbols) dims_.bind(static_cast<int>(symbol), value);
+  for (const SpacedRows& rows : model_.spaced) dims_.bind(static_cast<int>(rows.symbol), 0);
+  for (const GrowingPlace& place : request.growing) bind_rows(place);
   for (size_t i = 0; i < model_.inputs.size(); i++) {
     const ModelValue& value = model_.values[model_.inputs[i]];
     if (i >= inputs.size() || inputs[i].absent()) {
@@ -321,14 +324,52 @@ void Runner::evaluate_dims() {
 }
 
 void Runner::enter_segment(size_t index, std::span<const Tensor> given, const RunRequest& request) {
+  evaluate_dims();
+  if (!model_.spaced.empty()) space_rows(request);
   lay_out_segment(index);
   const Segment& segment = schedule_.segments[index];
   place_outputs(segment, given, request);
   write_dims_of(segment);
 }
 
+void Runner::bind_rows(const GrowingPlace& place) {
+  if (place.state->rows == nullptr) return;
+  dims_.bind(static_cast<int>(place.state->rows->symbol), place.apart);
+}
+
+// Decides which growing states have room behind their rows in this turn. How far these lie apart is
+// a dim.
+void Runner::space_rows(const RunRequest& request) {
+  bool moved = false;
+  for (GrowingPlace& place : request.growing) {
+    const SpacedRows* const rows = place.state->rows;
+    if (rows == nullptr || place.refuses) continue;
+    place.refuses = !place.state->may_have_rows(tensors_[rows->from].shape, dims_);
+    if (place.refuses) continue;
+    const int64_t before = place.apart;
+    place.hold_rows(tensors_[rows->from], dims_.values()[rows->to_row], output_pool_,
+                    model_.values[rows->from].name.c_str());
+    bind_rows(place);
+    moved |= place.apart != before;
+  }
+  if (std::exchange(moved, false)) dims_.evaluate();
+  for (GrowingPlace& place : request.growing) {
+    const SpacedRows* const rows = place.state->rows;
+    if (rows == nullptr || place.apart == 0) continue;
+    Tensor& before = tensors_[rows->from];
+    if (place.refuses ||
+        !place.state->grows(dims_, dims_.values()[rows->from_row], place.apart)) {
+      before = place.closed(before, output_pool_, model_.values[rows->from].name.c_str());
+      place = {place.state, nullptr, 0, 0, true};
+      bind_rows(place);
+      moved = true;
+    }
+    buffer(rows->from) = before.data;
+  }
+  if (moved) dims_.evaluate();
+}
+
 void Runner::lay_out_segment(size_t index) {
-  evaluate_dims();
   const Segment& segment = schedule_.segments[index];
   Placed& placed = placed_[index];
   if (!placed.valid || placed.dims != dims_.all()) plan_memory(index);
@@ -406,11 +447,13 @@ bool Runner::place_behind(uint32_t value, const RunRequest& request) {
   const Tensor& before = tensors_[state.from];
   Tensor& after = tensors_[value];
   const int64_t bytes = bytes_of(after), held = bytes_of(before);
+  const bool spaced = place->apart > 0;
   const bool goes_on =
-      bytes >= held && state.grows(dims_, held / static_cast<int64_t>(size_of(before.dtype)));
+      spaced ||
+      (bytes >= held && state.grows(dims_, held / static_cast<int64_t>(size_of(before.dtype))));
   launcher_.leave_out(state.copy, goes_on);
   if (!goes_on) return false;
-  place->hold(before, bytes, output_pool_, model_.values[value].name.c_str());
+  if (!spaced) place->hold(before, bytes, output_pool_, model_.values[value].name.c_str());
   after.owner = place->memory;
   after.data = static_cast<std::byte*>(after.owner.get());
   return true;

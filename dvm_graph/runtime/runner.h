@@ -121,6 +121,8 @@ class Runner {
   void accept(uint32_t value, const Tensor& tensor);
   void evaluate_dims();
   void enter_segment(size_t index, std::span<const Tensor> given, const RunRequest& request);
+  void bind_rows(const GrowingPlace& place);
+  void space_rows(const RunRequest& request);
   void lay_out_segment(size_t index);
   void begin_turns(std::span<const Tensor> inputs, const RunRequest& request);
   double seconds_of(const Chain* chain) const;

@@ -10,7 +10,7 @@ namespace {
 int64_t size_in_bytes(const ModelValue& value, const Dims& dims) {
   auto bytes = static_cast<int64_t>(size_of(value.dtype));
   bool overflow = false, empty = false;
-  for (const DimSlot slot : value.shape) {
+  for (const DimSlot slot : value.held()) {
     if (!dims.ok(slot) || dims.values()[slot] < 0) return -1;
     empty |= dims.values()[slot] == 0;
     overflow |= __builtin_mul_overflow(bytes, dims.values()[slot], &bytes);
@@ -40,7 +40,7 @@ void measure_values(const Model& model, const Dims& dims, std::vector<ValueInfo>
 void throw_bad_size(const Model& model, uint32_t value, const Dims& dims) {
   const ModelValue& bad = model.values[value];
   std::string shape;
-  for (const DimSlot slot : bad.shape) {
+  for (const DimSlot slot : bad.held()) {
     const int64_t extent = dims.at(slot, bad.name);
     if (extent < 0) {
       throw ShapeError("a dim of " + bad.name + ", " + model.dims.text(slot) +
