@@ -197,7 +197,7 @@ void fold_number(const NormalPlan& plan, const PlanNode& source, const int64_t* 
 }
 
 void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
-              NormalPlan& out) {
+              const int64_t* room, NormalPlan& out) {
   out.kind = plan.kind;
   out.weighed = plan.weighed;
   out.rank = static_cast<int>(plan.extents.size());
@@ -209,7 +209,11 @@ void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* valu
   out.accesses.clear();
   out.windows.clear();
   if (out.rank > kMaxDomainRank) throw std::invalid_argument("kernel plan has too many axes");
-  for (int axis = 0; axis < out.rank; ++axis) out.extents[axis] = dims[plan.extents[axis]];
+  for (int axis = 0; axis < out.rank; ++axis) {
+    const bool open = room != nullptr && room[axis] > 0;
+    out.extents[axis] = open ? room[axis] : dims[plan.extents[axis]];
+    out.open[axis] = {open ? axis : -1, 1};
+  }
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
     check_node(plan, i);
     const PlanNode& source = plan.nodes[i];
@@ -273,6 +277,11 @@ bool drop_unread(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& keep,
   return writes;
 }
 
+void close_axis(NormalPlan& plan, int axis) {
+  plan.extents[axis] = 1;
+  plan.open[axis] = {};
+}
+
 // Rewrites the plan so that nothing varies along the empty axes, nor along others of what they
 // empty. False: nothing is left to write.
 bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& keep,
@@ -305,7 +314,7 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
   uint32_t left = 0;
   for (const NormalNode& node : plan.nodes) left |= node.axes | node.reduce_axes;
   for (int axis = 0; axis < plan.rank; ++axis) {
-    if ((empty | ~left) & bit(axis)) plan.extents[axis] = 1;
+    if ((empty | ~left) & bit(axis)) close_axis(plan, axis);
   }
   return writes;
 }
@@ -338,9 +347,11 @@ void reorder_axes(NormalPlan& plan, const int* order, int count) {
     for (int i = 0; i < count; ++i) access.strides[i] = old[order[i]];
   }
   const auto extents = plan.extents;
+  const auto open = plan.open;
   const int roles[4] = {plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis};
   for (int i = 0; i < count; ++i) {
     plan.extents[i] = extents[order[i]];
+    plan.open[i] = open[order[i]];
     if (order[i] == roles[0]) plan.m_axis = i;
     if (order[i] == roles[1]) plan.n_axis = i;
     if (order[i] == roles[2]) plan.k_axis = i;
@@ -359,6 +370,7 @@ bool has_role(const NormalPlan& plan, int axis) {
 // Axes a and b, neighbours but for axes of extent 1, are one axis to every node and access.
 bool mergeable(const NormalPlan& plan, int a, int b) {
   if (has_role(plan, a) || (has_role(plan, b) && b != plan.m_axis)) return false;
+  if (plan.open[b].is_open()) return false;  // rows may end before the next one begins
   for (const NormalNode& node : plan.nodes) {
     if ((node.axes >> a & 1) != (node.axes >> b & 1)) return false;
     if ((node.reduce_axes >> a & 1) != (node.reduce_axes >> b & 1)) return false;
@@ -378,16 +390,25 @@ void merge_axes(NormalPlan& plan, std::vector<uint8_t>& keep, std::vector<int32_
     if (plan.extents[axis] != 1 || has_role(plan, axis)) stay[staying++] = axis;
   }
   int64_t extents[kMaxDomainRank] = {}, extent = 1;
+  OpenAxis open[kMaxDomainRank], first;  // only the outermost of those that go up in one is open
   for (int i = 0; i < staying; ++i) {
     extent *= plan.extents[stay[i]];
+    if (plan.open[stay[i]].is_open()) {
+      first = plan.open[stay[i]];
+    } else {
+      first.unit *= plan.extents[stay[i]];
+    }
     if (i + 1 < staying && mergeable(plan, stay[i], stay[i + 1])) continue;
     extents[count] = extent;
+    open[count] = first;
     order[count++] = stay[i];
     extent = 1;
+    first = {};
   }
   if (count == plan.rank) return;
   reorder_axes(plan, order, count);
   std::copy_n(extents, count, plan.extents.begin());
+  std::copy_n(open, count, plan.open.begin());
   bool folds_nothing = false;
   for (const NormalNode& node : plan.nodes) {
     folds_nothing |= is_reduce(node.op) && node.reduce_axes == 0;
@@ -533,6 +554,11 @@ uint64_t immediate_bits(DType dtype, double scalar, int64_t integer) {
   return bits;
 }
 
+bool NormalPlan::is_open() const {
+  return std::any_of(open.begin(), open.begin() + rank,
+                     [](const OpenAxis& axis) { return axis.is_open(); });
+}
+
 uint32_t NormalPlan::reduced_axes() const {
   uint32_t axes = 0;
   for (const NormalNode& node : nodes) axes |= node.reduce_axes;
@@ -543,7 +569,7 @@ void drop_unused_axes(NormalPlan& plan) {
   uint32_t used = 0;
   for (const NormalNode& node : plan.nodes) used |= node.axes | node.reduce_axes;
   for (int axis = 0; axis < plan.rank; ++axis) {
-    if (!(used & bit(axis))) plan.extents[axis] = 1;
+    if (!(used & bit(axis))) close_axis(plan, axis);
   }
 }
 
@@ -556,10 +582,10 @@ void order_axes(NormalPlan& plan) {
 }
 
 bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
-               NormalPlan& out) {
+               NormalPlan& out, const int64_t* room) {
   thread_local std::vector<uint8_t> keep;
   thread_local std::vector<int32_t> renumber;
-  evaluate(plan, dims, values, out);
+  evaluate(plan, dims, values, room, out);
   uint32_t empty = 0;
   for (int axis = 0; axis < out.rank; ++axis) {
     if (out.extents[axis] < 0) throw std::invalid_argument("kernel plan has a negative extent");

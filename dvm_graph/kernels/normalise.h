@@ -63,16 +63,28 @@ struct NormalNode {
   int64_t axis_stride = 0;  // gather: elements between neighbours along the gathered axis
 };
 
+struct OpenAxis {
+  int axis = -1;     // of the kernel plan; -1: there are as many as the plan says
+  int64_t unit = 1;  // elements for each of that one
+
+  bool is_open() const { return axis >= 0; }
+};
+
 struct NormalPlan {
   KernelKind kind = KernelKind::vector;
   bool weighed = false;
   int rank = 0;
   std::array<int64_t, kMaxDomainRank> extents = {};
+  // Axes that may have fewer elements than that when the programs run, by the axis of the kernel
+  // plan whose extent tells how many, and elements for each of it.
+  std::array<OpenAxis, kMaxDomainRank> open = {};
   int m_axis = -1, n_axis = -1, k_axis = -1, inner_k_axis = -1;
   int piece_axis = -1;  // of the batch: its extent counts pieces of k (split_product.h)
   std::vector<NormalNode> nodes;
   std::vector<NormalAccess> accesses;
   std::vector<Window> windows;
+
+  bool is_open() const;  // some axis is
 
   uint32_t reduced_axes() const;  // axes that some reduction folds
 
@@ -80,10 +92,12 @@ struct NormalPlan {
   bool is_inner(const NormalNode& matmul) const { return matmul.axes >> k_axis & 1; }
 };
 
-// Returns false where there is nothing to write. Throws std::invalid_argument for a plan that
-// breaks the rules of plan.h, and where there are more elements than can be counted.
+// `room`: by axis, more than 0 where the plan is to serve for up to so many elements, of which
+// there are fewer at these dims; null: no axis is open. Returns false where there is nothing to
+// write. Throws std::invalid_argument for a plan that breaks the rules of plan.h, and where there
+// are more elements than can be counted.
 bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
-               NormalPlan& out);
+               NormalPlan& out, const int64_t* room = nullptr);
 
 // The bits of a scalar as an immediate operand of this register dtype, or of f16.
 uint64_t immediate_bits(DType dtype, double scalar, int64_t integer);

@@ -84,8 +84,9 @@ void AheadCompiler::compile(uint32_t index) {
   if (guard_holds(call, *dims_)) {
     if (!programs_.is_current(index, *dims_, values_)) {
       const int64_t start = done_.empty() ? asked_ns_ : now_ns();
-      programs_.compile(index, *dims_, values_, compiler_);
-      done_.push_back({index, start, now_ns() - start});
+      if (programs_.compile(index, *dims_, values_, compiler_)) {
+        done_.push_back({index, start, now_ns() - start});
+      }
     }
     if (!needs_fallback(programs_.status(index))) return;
   }

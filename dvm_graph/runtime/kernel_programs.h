@@ -1,5 +1,6 @@
 // The programs of all distinct kernels (kernel_table.h), each for the dims that it was compiled for
-// last. Nothing else is cached: no program of an earlier shape.
+// last. Nothing else is cached: no program of an earlier shape. Where extents are others from turn
+// to turn of a loop, they are compiled for several, and told which (vm/resize.h).
 //
 // Not thread-safe: one core compiles at a time, and entries that are current may be read meanwhile.
 #pragma once
@@ -30,8 +31,12 @@ class KernelPrograms {
   const CompiledKernel& compiled(uint32_t call) const { return entry(call).compiled; }
   CompileStatus status(uint32_t call) const { return entry(call).status; }
 
-  // Makes and verifies them. Throws CompileError, ShapeError.
-  void compile(uint32_t call, const Dims& dims, const ValueInfo* values, CompilerScratch& scratch);
+  // They are for these dims once they are told some extents.
+  bool has_room(uint32_t call, const Dims& dims) const;
+
+  // Makes and verifies them. False: they had room, and were not compiled. Throws CompileError,
+  // ShapeError.
+  bool compile(uint32_t call, const Dims& dims, const ValueInfo* values, CompilerScratch& scratch);
 
   // None is current any more.
   void forget();
@@ -41,12 +46,23 @@ class KernelPrograms {
     CompiledKernel compiled;
     CompileStatus status = CompileStatus::empty;
     bool valid = false;
-    std::vector<int64_t> dims, strides;  // of the kernel's slots
-    std::vector<int64_t> reached;        // bytes of arguments that begin within a value
+    std::vector<int64_t> dims, strides;  // of the kernel's fixed slots
+    std::vector<int64_t> extents,
+        room;  // by axis: those there are, and of open ones those there may be
+    std::vector<int64_t>
+        bytes;             // of arguments; of those that begin within a value, what is reached
+    bool resizes = false;  // there is room
+    bool wants_extents = false;  // it is no kernel to have room, for these extents
   };
 
   const Entry& entry(uint32_t call) const { return entries_[bound(call).kernel]; }
-  void verify_programs(uint32_t call) const;
+  bool has_same_dims(uint32_t call, const Dims& dims) const;
+  static bool is_open(const DistinctKernel& kernel, DimSlot extent);
+  void remember_dims(uint32_t call, const Dims& dims);
+  bool compile_with_room(uint32_t call, const Dims& dims, CompilerScratch& scratch);
+  bool resize(uint32_t call, const Dims& dims);
+  std::string complaint_of(uint32_t call) const;
+  void require_sound(uint32_t call) const;
 
   const Model& model_;
   const Target& target_;

@@ -91,6 +91,31 @@ class Builder {
   }
 
  private:
+  template <typename T>
+  static void keep_once(std::vector<T>& slots) {
+    std::ranges::sort(slots);
+    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+  }
+
+  static void put_in_order(std::vector<DimSlot>& slots, std::vector<StrideSlot>& strides) {
+    keep_once(slots);
+    keep_once(strides);
+    std::erase_if(strides, [&](const StrideSlot& slot) {
+      return std::ranges::binary_search(slots, slot.stride);
+    });
+  }
+
+  void find_open_axes(const KernelPlan& plan, DistinctKernel& kernel) const {
+    const auto grows = [&](DimSlot slot) {
+      return !model_.growing.empty() && model_.growing[static_cast<size_t>(slot)] != 0;
+    };
+    kernel.fixed = slots_beside_extents(plan);
+    for (const DimSlot extent : plan.extents) {
+      kernel.open.push_back(grows(extent));
+      if (!grows(extent)) kernel.fixed.push_back(extent);
+    }
+  }
+
   uint32_t find(const KernelPlan& plan, Apart apart, const std::vector<Argument>& arguments) const {
     uint32_t kernel = 0;
     while (kernel < table_.kernels.size() && !(table_.kernels[kernel].apart == apart &&
@@ -103,21 +128,16 @@ class Builder {
 
   void add(KernelPlan plan, const std::vector<Argument>& arguments) {
     DistinctKernel& kernel = table_.kernels.emplace_back();
+    find_open_axes(plan, kernel);
     kernel.slots = slots_beside_strides(plan);
     for (const Argument& argument : arguments) {
       if (argument.offset != kNoSlot) continue;  // what is left of it counts
       const std::vector<DimSlot>& held = model_.values[argument.value].held();
       kernel.slots.insert(kernel.slots.end(), held.begin(), held.end());
     }
-    std::sort(kernel.slots.begin(), kernel.slots.end());
-    kernel.slots.erase(std::unique(kernel.slots.begin(), kernel.slots.end()), kernel.slots.end());
-    kernel.strides = strides_of(plan);
-    std::ranges::sort(kernel.strides);
-    kernel.strides.erase(std::unique(kernel.strides.begin(), kernel.strides.end()),
-                         kernel.strides.end());
-    std::erase_if(kernel.strides, [&](const StrideSlot& slot) {
-      return std::ranges::binary_search(kernel.slots, slot.stride);
-    });
+    kernel.strides = kernel.fixed_strides = strides_of(plan);
+    put_in_order(kernel.slots, kernel.strides);
+    put_in_order(kernel.fixed, kernel.fixed_strides);
     kernel.plan = std::move(plan);
     examples_.push_back(arguments);
   }
@@ -130,7 +150,8 @@ class Builder {
 
   static bool equal_buffers(const ModelValue& a, const ModelValue& b) {
     if (a.dtype != b.dtype || a.contents.absent() != b.contents.absent()) return false;
-    return a.contents.absent() ? a.held() == b.held() : bytes_of(a.contents) == bytes_of(b.contents);
+    return a.contents.absent() ? a.held() == b.held()
+                               : bytes_of(a.contents) == bytes_of(b.contents);
   }
 
   const Model& model_;

@@ -25,6 +25,11 @@ struct DistinctKernel {
   // All that the programs depend on, ascending; and strides that are not among them.
   std::vector<DimSlot> slots;
   std::vector<StrideSlot> strides;
+  // Axes whose extents are others from turn to turn: programs are made for several (vm/resize.h).
+  std::vector<char> open;
+  // Of slots and strides, those but for the extents of open axes and sizes of arguments.
+  std::vector<DimSlot> fixed;
+  std::vector<StrideSlot> fixed_strides;
   Apart apart = Apart::if_needed;
 };
 

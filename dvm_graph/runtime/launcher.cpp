@@ -62,7 +62,7 @@ class Launcher::Ahead {
  public:
   Ahead(Launcher& launcher, uint32_t first_step, uint32_t end_step, const RunContext& run)
       : launcher_(launcher), run_(run) {
-    while (first_step < end_step && launcher.is_ready(first_step)) first_step++;
+    while (first_step < end_step && !launcher.compiles(first_step, run)) first_step++;
     if (first_step == end_step) return;
     const int64_t start = now_ns();
     launcher.compiles_ahead_ = launcher.ahead_.begin(first_step, end_step, run.dims, run.values);
@@ -140,6 +140,25 @@ bool Launcher::is_ready(uint32_t step) const {
   return prepared_[step].ready || !std::holds_alternative<LaunchStage>(model_.steps[step]);
 }
 
+// Whether a kernel of the step is to be compiled.
+bool Launcher::compiles(uint32_t step, const RunContext& run) const {
+  if (is_ready(step)) return false;
+  return std::ranges::any_of(std::get<LaunchStage>(model_.steps[step]).calls, [&](uint32_t call) {
+    return (launched_.empty() || launched_[call] != 0) && left_out_[call] == 0 &&
+           compiles_call(call, run);
+  });
+}
+
+bool Launcher::compiles_call(uint32_t call, const RunContext& run) const {
+  if (guard_holds(model_.calls[call], run.dims)) {
+    if (!programs_.is_current(call, run.dims, run.values) && !programs_.has_room(call, run.dims))
+      return true;
+    if (!needs_fallback(programs_.status(call))) return false;
+  }
+  return std::ranges::any_of(model_.calls[call].fallback,
+                             [&](uint32_t other) { return compiles_call(other, run); });
+}
+
 void Launcher::prepare(uint32_t step, const RunContext& run) {
   if (compiles_ahead_) ahead_.await(step);
   Prepared& out = prepared_[step];
@@ -188,7 +207,7 @@ bool Launcher::take_programs(uint32_t index, const RunContext& run, Prepared& ou
 
 void Launcher::compile(uint32_t index, const RunContext& run) {
   const int64_t start = now_ns();
-  programs_.compile(index, run.dims, run.values, compiler_);
+  if (!programs_.compile(index, run.dims, run.values, compiler_)) return;
   count_compiled(index, start, now_ns() - start, run);
 }
 

@@ -122,6 +122,8 @@ class Launcher {
   };
 
   bool is_ready(uint32_t step) const;
+  bool compiles(uint32_t step, const RunContext& run) const;
+  bool compiles_call(uint32_t call, const RunContext& run) const;
   void prepare(uint32_t step, const RunContext& run);
   void resolve(uint32_t call, const RunContext& run, Prepared& out);
   bool take_programs(uint32_t call, const RunContext& run, Prepared& out);

@@ -162,6 +162,9 @@ struct Model {
   std::vector<DimCheck> checks;
   std::vector<uint32_t> inputs, outputs;
   std::vector<SpacedRows> spaced;
+  // By slot: whether its value is another from turn to turn of a loop that runs this; empty: none's
+  // is.
+  std::vector<char> growing;
 };
 
 // Throws CompileError where an index of the model points nowhere or a step breaks its contract.

@@ -13,7 +13,13 @@ std::vector<DimSlot> slots_of(const KernelPlan& plan) {
 }
 
 std::vector<DimSlot> slots_beside_strides(const KernelPlan& plan) {
-  std::vector<DimSlot> slots = plan.extents;
+  std::vector<DimSlot> slots = slots_beside_extents(plan);
+  slots.insert(slots.end(), plan.extents.begin(), plan.extents.end());
+  return slots;
+}
+
+std::vector<DimSlot> slots_beside_extents(const KernelPlan& plan) {
+  std::vector<DimSlot> slots;
   for (const Access& access : plan.accesses) {
     slots.push_back(access.offset);
   }
@@ -44,9 +50,9 @@ bool guard_holds(const KernelCall& call, const Dims& dims) {
 
 CompileStatus compile_plan(const KernelPlan& plan, const std::string& name, const Dims& dims,
                            const ValueInfo* values, const Target& target, CompilerScratch& scratch,
-                           CompiledKernel& out, Apart apart) {
+                           CompiledKernel& out, Apart apart, const int64_t* room) {
   try {
-    return compile_kernel(plan, dims.values(), values, target, scratch, out, apart);
+    return compile_kernel(plan, dims.values(), values, target, scratch, out, apart, room);
   } catch (const std::invalid_argument& error) {
     for (const DimSlot slot : plan.extents) {
       if (dims.values()[slot] >= 0) continue;

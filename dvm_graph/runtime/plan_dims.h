@@ -13,6 +13,8 @@ namespace dvm {
 std::vector<DimSlot> slots_of(const KernelPlan& plan);
 // Without the strides of accesses.
 std::vector<DimSlot> slots_beside_strides(const KernelPlan& plan);
+// And without extents.
+std::vector<DimSlot> slots_beside_extents(const KernelPlan& plan);
 
 // How far rows lie apart, which says nothing where the extent of their axis is 1.
 struct StrideSlot {
@@ -30,6 +32,6 @@ bool guard_holds(const KernelCall& call, const Dims& dims);
 // for anything else; both name the kernel by `name`.
 CompileStatus compile_plan(const KernelPlan& plan, const std::string& name, const Dims& dims,
                            const ValueInfo* values, const Target& target, CompilerScratch& scratch,
-                           CompiledKernel& out, Apart apart);
+                           CompiledKernel& out, Apart apart, const int64_t* room = nullptr);
 
 }  // namespace dvm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -21,19 +22,49 @@ class Spacing {
  public:
   Spacing(const Model& body, const ControlCall& call) : before_(body), body_(body), call_(call) {}
 
-  // False: no state is one.
+  // False: no state grows.
   bool run() {
-    if (make_schedule(before_).segments.size() != 1) return false;  // layouts are decided at once
+    find_growing_symbols();
+    if (symbols_.empty()) return false;
+    if (make_schedule(before_).segments.size() == 1) space_states();  // layouts are decided at once
+    find_growing_slots();
+    return true;
+  }
+  Model take() && { return std::move(body_); }
+
+ private:
+  void find_growing_symbols() {
+    for (uint32_t i = 0; i < call_.states; i++) {
+      const uint32_t state = before_.inputs[call_.told() + i];
+      const ModelValue& from = before_.values[state];
+      const ModelValue& to = before_.values[before_.outputs[call_.said() + i]];
+      if (from.opaque || to.opaque || from.shape.size() != to.shape.size()) continue;
+      for (const SymbolBinding& binding : before_.bindings) {
+        if (binding.value == state && from.shape[binding.axis] != to.shape[binding.axis])
+          symbols_.insert(binding.symbol);
+      }
+    }
+  }
+
+  void find_growing_slots() {
+    for (const auto& [op, a, b] : body_.dims.instructions) {
+      const auto grows = [&](int64_t slot) {
+        return body_.growing[static_cast<size_t>(slot)] != 0;
+      };
+      const bool leaf = op == DimOp::constant || op == DimOp::symbol;
+      body_.growing.push_back(leaf ? op == DimOp::symbol && symbols_.contains(a)
+                                   : grows(a) || grows(b));
+    }
+  }
+
+  void space_states() {
     for (uint32_t i = 0; i < call_.states; i++) {
       const uint32_t from = before_.inputs[call_.told() + i];
       const uint32_t to = before_.outputs[call_.said() + i];
       if (is_growing(from, to)) space(from, to);
     }
-    return !body_.spaced.empty();
   }
-  Model take() && { return std::move(body_); }
 
- private:
   bool is_growing(uint32_t from, uint32_t to) const {
     const ModelValue &given = before_.values[from], &made = before_.values[to];
     if (given.opaque || made.opaque || given.dtype != made.dtype || given.shape == made.shape ||
@@ -138,6 +169,7 @@ class Spacing {
   const Model& before_;
   Model body_;
   const ControlCall& call_;
+  std::set<int64_t> symbols_;  // that states bind anew in every turn
 };
 
 }  // namespace
@@ -155,7 +187,7 @@ bool may_space(const SpacedRows& rows, const Dims& dims) {
     const int64_t row = value(touch.row);
     const Access& access = touch.access;
     if (access.offset != kNoSlot && !dims.ok(access.offset)) return true;  // it does not run
-    int64_t low = 0, high = 0;  // within a row
+    int64_t low = 0, high = 0;                                             // within a row
     for (size_t axis = 0; axis < access.strides.size(); axis++) {
       const DimSlot slot = access.strides[axis];
       const int64_t extent = value(touch.extents[axis]), stride = value(slot);

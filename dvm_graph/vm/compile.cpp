@@ -1,6 +1,9 @@
 #include "vm/compile.h"
 
+#include <algorithm>
+
 #include "kernels/normalise.h"
+#include "kernels/numbers.h"
 #include "vm/apart.h"
 #include "vm/cube.h"
 #include "vm/packed_product.h"
@@ -36,6 +39,7 @@ void CompiledKernel::clear() {
   stages.clear();
   program_count = 0;
   workspace_bytes = 0;
+  open.clear();
   one_memory = false;
 }
 
@@ -67,6 +71,7 @@ class Compilation {
     const LiveBytes live = peak_live_bytes(plan, target_);
     if (has_fallback && prefers_fallback(live)) return CompileStatus::costs_more;
     if (split_reduction(plan, target_, live, scratch_.split)) {
+      if (plan.is_open()) return CompileStatus::wants_extents;
       if (split_kernel(live)) return CompileStatus::ok;
       out_.clear();
     }
@@ -85,7 +90,10 @@ class Compilation {
     const CubeProblem problem(scratch_.plan, target_);
     const bool unlike = !problem.possible() && problem.beside().size() > 1;  // matrices B
     if (scratch_.plan.weighed && (unlike || problem.costs_more())) return CompileStatus::costs_more;
-    if (split_product(problem, scratch_.product)) {
+    if (scratch_.plan.is_open()) {
+      const bool alone = problem.piece() == 0 && !pack_product(problem, scratch_.packed);
+      if (!alone) return CompileStatus::wants_extents;
+    } else if (split_product(problem, scratch_.product)) {
       if (split_cube_kernel()) return CompileStatus::ok;
       out_.clear();
     } else if (packed_cube_kernel(problem)) {
@@ -105,6 +113,13 @@ class Compilation {
     }
     stages_.need_workspace(scratch_.apart.workspace_bytes);
     return CompileStatus::ok;
+  }
+
+  // Each program has a grid dim for each open axis.
+  bool all_open() const {
+    const auto axes = static_cast<uint32_t>(std::ranges::count_if(
+        scratch_.plan.open, [](const OpenAxis& axis) { return axis.is_open(); }));
+    return out_.open.size() == size_t{axes} * out_.program_count;
   }
 
  private:
@@ -204,6 +219,21 @@ class Compilation {
   ProductKernel products_;
 };
 
+// What is read by windows, by index or from packed panels along an axis counts on its extent
+// elsewhere, too.
+bool may_stay_open(const NormalPlan& plan, const Target& target) {
+  if (target.has_cube_memories() || !plan.windows.empty()) return false;
+  uint32_t open = 0;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (plan.open[axis].is_open()) open |= bit(axis);
+  }
+  return std::ranges::none_of(plan.nodes, [&](const NormalNode& node) {
+    const bool panels = node.access >= 0 && plan.accesses[node.access].packed_panels;
+    return node.op == PlanOp::gather_ || node.op == PlanOp::check_index_ ||
+           (panels && (node.axes & open) != 0);
+  });
+}
+
 void fetch(const void* from, size_t bytes) {
   constexpr size_t kCacheLine = 64;
   const auto* at = static_cast<const std::byte*>(from);
@@ -224,11 +254,13 @@ void fetch(const KernelPlan& plan, const CompiledKernel& out) {
 
 CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
                              const Target& target, CompilerScratch& scratch, CompiledKernel& out,
-                             Apart apart) {
+                             Apart apart, const int64_t* room) {
   fetch(plan, out);
   out.clear();
   CompilerScratch::State& state = scratch.state();
-  if (!normalise(plan, dims, values, state.plan)) return CompileStatus::empty;
+  if (!normalise(plan, dims, values, state.plan, room)) return CompileStatus::empty;
+  const bool open = state.plan.is_open();
+  if (open && !may_stay_open(state.plan, target)) return CompileStatus::wants_extents;
   if (target.has_cube_memories()) read_packed_rows(state.plan, target);
   Compilation compilation(target, state, out);
   CompileStatus status = CompileStatus::ok;
@@ -238,6 +270,9 @@ CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const 
     status = compilation.cube_kernel();
   } else {
     status = compilation.vector_kernel(apart == Apart::never);
+  }
+  if (open && (status == CompileStatus::does_not_fit || !compilation.all_open())) {
+    status = CompileStatus::wants_extents;
   }
   if (status == CompileStatus::does_not_fit && apart != Apart::never) {
     status = compilation.apart();

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/normalise.h"
 #include "kernels/plan.h"
 #include "vm/program.h"
 #include "vm/target.h"
@@ -27,6 +28,13 @@ struct CompiledKernel {
   std::vector<Stage> stages;
   uint32_t program_count = 0;
   int64_t workspace_bytes = 0;  // buffer kWorkspace; 0: none needed
+  // Grid dims of programs that may become shorter (vm/resize.h).
+  struct OpenDim {
+    uint32_t program = 0;
+    int dim = -1;
+    OpenAxis axis;
+  };
+  std::vector<OpenDim> open;
   bool one_memory =
       false;  // products run as if a cube core had one local memory: it lacks something
 
@@ -37,9 +45,11 @@ struct CompiledKernel {
 
 enum class CompileStatus {
   ok,
-  empty,         // some extent is 0 and there is nothing to write: no programs
-  does_not_fit,  // use the plan's fallback, or more memory; no programs
-  costs_more,    // than the plan's fallback, by prediction; no programs
+  empty,          // some extent is 0 and there is nothing to write: no programs
+  does_not_fit,   // use the plan's fallback, or more memory; no programs
+  costs_more,     // than the plan's fallback, by prediction; no programs
+  wants_extents,  // is rather compiled for the extents there are than for any up to some; no
+                  // programs
 };
 
 constexpr bool needs_fallback(CompileStatus status) {
@@ -73,10 +83,12 @@ class CompilerScratch {
 };
 
 // `dims` is the model's table of evaluated dim expressions, `values` its table of values; both are
-// indexed by the plan. `out` is cleared first. Throws std::invalid_argument for a plan that breaks
+// indexed by the plan. `room`, by axis of the plan: if more than 0, the programs serve for as many
+// elements along it and for fewer, and they are to be told how many before they run
+// (vm/resize.h). `out` is cleared first. Throws std::invalid_argument for a plan that breaks
 // the rules of plan.h (a bug of the caller, not of the shape).
 CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
                              const Target& target, CompilerScratch& scratch, CompiledKernel& out,
-                             Apart apart = Apart::if_needed);
+                             Apart apart = Apart::if_needed, const int64_t* room = nullptr);
 
 }  // namespace dvm

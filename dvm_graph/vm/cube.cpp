@@ -89,7 +89,7 @@ void lay_out_grid(const CubeProblem& problem, CubeTile& tile, TileCode& code) {
   const NormalPlan& plan = problem.plan();
   code.space.rank = plan.rank;
   for (int axis = 0; axis < plan.rank; ++axis) {
-    code.space.axes[axis] = {plan.extents[axis], 1, -1};
+    code.space.axes[axis] = {plan.extents[axis], 1, -1, plan.open[axis]};
   }
   code.space.axes[plan.m_axis].tile = tile.shape.rows;
   code.space.axes[plan.n_axis].tile = tile.shape.columns;
@@ -248,7 +248,7 @@ class CubeLowering {
     matmul.operands[1] = a;
     matmul.operands[2] = operands_.b(product, part);
     matmul.extents[0] = operands_.extent_of(plan_.m_axis);
-    matmul.extents[1] = code_.extent_register(part.depth, -1);
+    matmul.extents[1] = operands_.part_of(product.k_axis, part.depth);
     matmul.extents[2] = operands_.columns_extent(product, part);
     if (finish.quantizes()) {
       quantize_in_passing(product, part.n, c.dtype, matmul);

@@ -47,9 +47,15 @@ uint8_t CubeOperands::extent_of(int axis) {
   return a.ragged() ? code_.extent_register(1, a.dim) : code_.extent_register(a.tile, -1);
 }
 
+uint8_t CubeOperands::part_of(int axis, int64_t elements) {
+  const TileAxis& a = code_.space.axes[axis];
+  if (!a.open.is_open()) return code_.extent_register(elements, -1);
+  if (elements != a.whole) code_.overflow = true;  // parts might begin behind the end
+  return code_.extent_register(1, a.dim);
+}
+
 uint8_t CubeOperands::columns_extent(const BlockedProduct& product, const BlockOfB& part) {
-  return product.blocks_columns ? code_.extent_register(part.columns, -1)
-                                : extent_of(product.n_axis);
+  return product.blocks_columns ? part_of(product.n_axis, part.columns) : extent_of(product.n_axis);
 }
 
 // Elements of k that so many steps from step `first` on are.
@@ -122,7 +128,7 @@ TileOperand CubeOperands::a(const BlockedProduct& product, int64_t k, int64_t de
   pack.dtype = access.storage;
   pack.changed_mask = product.keep_a ? kept_mask(product.a) : mask;
   pack.extents[1] = extent_of(plan_.m_axis);
-  pack.extents[2] = code_.extent_register(elements_of(product, k, depth), -1);
+  pack.extents[2] = part_of(product.k_axis, elements_of(product, k, depth));
   pack.operand_count = 2;
   TileOperand& out = pack.operands[0];
   const int64_t row = packed_row(depth, blocks_.element_bytes, target_);
@@ -212,7 +218,7 @@ TileOperand CubeOperands::b(const BlockedProduct& product, const BlockOfB& part)
   pack.family = bundle_ > 1 ? Family::d_pack_b_bundles : Family::d_pack_b;
   pack.dtype = access.storage;
   pack.changed_mask = product.keep_b ? kept_mask(product.b) : part.mask;
-  pack.extents[1] = code_.extent_register(elements_of(product, part.k, part.depth), -1);
+  pack.extents[1] = part_of(product.k_axis, elements_of(product, part.k, part.depth));
   pack.extents[2] = columns_extent(product, part);
   pack.operand_count = 2;
   pack.operands[0] = panel_buffer(product, part, product.keep_b && pack.changed_mask != 0);

@@ -41,6 +41,8 @@ class CubeOperands {
   // Rows of the tile, `offset` elements into them.
   TileOperand rows_of(const TileValue& value, int64_t offset);
   uint8_t extent_of(int axis);
+  // Of so many elements along an axis that no tile divides: all of them, where it is open.
+  uint8_t part_of(int axis, int64_t elements);
   uint8_t columns_extent(const BlockedProduct& product, const BlockOfB& part);
 
  private:

@@ -149,6 +149,9 @@ bool Lowering::streams(int32_t store) const {
 
 uint8_t Lowering::changed_mask(uint32_t dims) const {
   const uint32_t all = (1u << code_.grid.size()) - 1;
+  for (size_t d = 0; d < code_.grid.size(); ++d) {  // there is one tile, however many elements
+    if (code_.grid[d].count == 1) dims |= 1u << d;
+  }
   if (dims == all) return 0;
   return dims == 0 ? kFirstTileOnly : static_cast<uint8_t>(dims);
 }

@@ -21,7 +21,8 @@ class Pairing {
     if (!std::ranges::all_of(plan_.nodes, [&](const NormalNode& node) { return only_moves(node); }))
       return;
     const auto allows = [&](const NormalNode& node) { return allows_pairs(node); };
-    if (inner_ >= 0 && is_even(plan_.extents[inner_]) && std::ranges::all_of(plan_.nodes, allows)) {
+    if (inner_ >= 0 && !plan_.open[inner_].is_open() && is_even(plan_.extents[inner_]) &&
+        std::ranges::all_of(plan_.nodes, allows)) {
       for (NormalNode& node : plan_.nodes) {
         if (moves_halves(node)) pair(node);
       }

@@ -31,4 +31,11 @@ void Program::assign(const ProgramHeader& header, std::span<const GridDim> grid,
   append(to, body);
 }
 
+Program::Tables Program::tables() {
+  const auto open = []<typename T>(std::span<const T> table) {
+    return std::span<T>(const_cast<T*>(table.data()), table.size());  // of words that are ours
+  };
+  return {*reinterpret_cast<ProgramHeader*>(words_.data()), open(grid()), open(pointers())};
+}
+
 }  // namespace dvm

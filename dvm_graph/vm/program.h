@@ -24,7 +24,7 @@
 // *Regions*: the blocks of a product as cores share them, that many along the last two dims before
 // the chunks: cores that work side by side read the same rows and columns (vm/shares.h).
 //
-// Invariants: whole > 0, 0 < tile <= whole, count == ceil(whole / tile) for every grid dim; tiles
+// Invariants: whole > 0, tile > 0, count == ceil(whole / tile) for every grid dim; tiles
 // is the product of the counts; tile_group divides preferred_claim, which divides into whole
 // claims.
 #pragma once
@@ -214,6 +214,14 @@ class Program {
   void assign(const ProgramHeader& header, std::span<const GridDim> grid,
               std::span<const ExtentRegister> extents, std::span<const PointerRegister> pointers,
               std::span<const uint64_t> body);
+  // What comes before the body, to be changed. Sizes stay.
+  struct Tables {
+    ProgramHeader& header;
+    std::span<GridDim> grid;
+    std::span<PointerRegister> pointers;
+  };
+  Tables tables();
+
   void clear() { words_.clear(); }
   bool empty() const { return words_.empty(); }
   uint64_t* mutable_words() { return words_.data(); }  // for tests that break programs

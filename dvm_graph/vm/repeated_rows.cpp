@@ -22,7 +22,7 @@ bool is_dense(const NormalPlan& plan, const NormalAccess& access, uint32_t& axes
 }  // namespace
 
 RepeatedRows repeated_rows(const NormalPlan& plan, const Target& target) {
-  if (!target.unified_memory || plan.nodes.size() != 2) return {};
+  if (!target.unified_memory || plan.nodes.size() != 2 || plan.is_open()) return {};
   const NormalNode &load = plan.nodes[0], &store = plan.nodes[1];
   if (load.op != PlanOp::load_ || store.op != PlanOp::store_) return {};
   const NormalAccess &from = plan.accesses[load.access], &to = plan.accesses[store.access];

@@ -54,6 +54,11 @@ bool StageWriter::tiled_stage(const NormalPlan& plan, uint32_t chunk_axes, bool 
 }
 
 void StageWriter::add_program() {
+  const TileSpace& space = scratch_.code.space;
+  for (int axis = 0; axis < space.rank; ++axis) {
+    const TileAxis& a = space.axes[axis];
+    if (a.open.is_open() && a.dim >= 0) out_.open.push_back({out_.program_count, a.dim, a.open});
+  }
   encode(scratch_.code, target_, scratch_.body, out_.add_program());
 }
 
@@ -64,6 +69,7 @@ void StageWriter::write(const ProgramHeader& as, Program& program) {
 void StageWriter::back_to(const Mark& mark) {
   out_.stages.resize(mark.stages);
   out_.program_count = mark.programs;
+  std::erase_if(out_.open, [&](const auto& dim) { return dim.program >= mark.programs; });
 }
 
 void StageWriter::need_workspace(int64_t bytes) {

@@ -40,7 +40,7 @@ void TileCode::clear() {
 
 void TileCode::add_dim(int axis) {
   TileAxis& a = space.axes[axis];
-  if (a.tile >= a.whole) return;
+  if (a.tile >= a.whole && !a.open.is_open()) return;
   a.dim = static_cast<int>(grid.size());
   if (a.dim >= kMaxGridRank) overflow = true;
   grid.push_back({(a.whole + a.tile - 1) / a.tile, a.tile, a.whole});

@@ -59,7 +59,9 @@ inline bool is_reduction(const TileInstruction& instruction) {
 struct TileAxis {
   int64_t whole = 1, tile = 1;
   int dim = -1;  // grid dim; -1: one tile covers the axis
-  bool ragged() const { return dim >= 0 && whole % tile != 0; }
+  OpenAxis open = {};
+  // Tiles at the end, or the only one, may be smaller.
+  bool ragged() const { return dim >= 0 && (open.is_open() || whole % tile != 0); }
 };
 
 struct TileSpace {
@@ -90,7 +92,7 @@ struct TileCode {
   void clear();
 
   // Makes grid dim number grid.size() walk over the axis in steps of its tile; call it for the
-  // outermost dim first. Axes that one tile covers get no dim.
+  // outermost dim first. Axes that one tile covers get no dim, but for open ones.
   void add_dim(int axis);
 
   // Interned registers.

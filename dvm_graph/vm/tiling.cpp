@@ -64,7 +64,7 @@ class Tiler {
     preferred_ = std::min(preferred_, largest_);
     code.space.rank = plan.rank;
     for (int axis = 0; axis < plan.rank; ++axis) {
-      code.space.axes[axis] = {plan.extents[axis], plan.extents[axis], -1};
+      code.space.axes[axis] = {plan.extents[axis], plan.extents[axis], -1, plan.open[axis]};
       if (axis == request.forced.axis) {
         code.space.axes[axis].tile = request.forced.tile;
         forced_tiles_ = ceil_div(plan.extents[axis], request.forced.tile);

@@ -57,7 +57,7 @@ class HeaderVerifier {
     for (size_t d = 0; d < program_.grid().size(); ++d) {
       const GridDim& dim = program_.grid()[d];
       const auto name = [&] { return "grid d" + std::to_string(d); };
-      if (dim.tile <= 0 || dim.whole <= 0 || dim.tile > dim.whole || dim.whole > kTooFar) {
+      if (dim.tile <= 0 || dim.whole <= 0 || dim.whole > kTooFar || dim.tile > kTooFar) {
         return fail_(name() + " has a tile or extent out of range");
       }
       if (dim.count != (dim.whole + dim.tile - 1) / dim.tile) {
