@@ -78,6 +78,7 @@ ControlRunner::ControlRunner(const Model& around, const ControlCall& call, Outpu
   growing_ = growing_states(call.bodies[0].program->model(), call.states, call.told(), call.said());
   const bool repeats = bodies_[0]->may_repeat() && std::ranges::all_of(steady_, std::identity{});
   if (repeats) shares_.emplace(call);
+  may_be_alone_ = !repeats && bodies_[0]->may_repeat() && bodies_[0]->cores() > 1;
 }
 
 ControlRunner::~ControlRunner() = default;
@@ -111,15 +112,28 @@ RunRequest ControlRunner::request_for(size_t body, const RunContext& run) {
 
 std::vector<Tensor> ControlRunner::run_body(size_t body, std::span<const Tensor> inputs,
                                             std::span<const Tensor> given, const RunContext& run,
-                                            std::span<GrowingPlace> growing) {
+                                            std::span<GrowingPlace> growing, int64_t turn) {
   refuse_interrupted(run.request);
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
-  Runner& runner = *bodies_[body];
+  Runner& runner = runner_of(body, inputs, run, turn);
   RunRequest request = request_for(body, run);
   request.growing = growing;
   std::vector<Tensor> results = runner.run(inputs, given, request);
   add_statistics(body, runner, run, start);
   return results;
+}
+
+// Programs for one core where a turn is predicted to be over before cores have met, which is asked
+// now and then: results depend on sizes, not on what was asked before.
+Runner& ControlRunner::runner_of(size_t body, std::span<const Tensor> inputs, const RunContext& run,
+                                 int64_t turn) {
+  Runner& all = *bodies_[body];
+  if (body != 0 || !may_be_alone_) return all;
+  if ((turn & (turn - 1)) == 0) alone_at_hand_ = all.is_short_turn(inputs, request_for(0, run));
+  if (!alone_at_hand_) return all;
+  std::unique_ptr<Runner>& one = alone_[{nullptr, 0}];
+  if (one == nullptr) one = call_.bodies[0].program->make_runner(device_, Cores::one);
+  return *one;
 }
 
 // Of the run of a body that began then.
@@ -140,9 +154,9 @@ void ControlRunner::add_statistics(size_t body, const Runner& runner, const RunC
 // What the body gives for arrays of the first row's shape that do not fit is no input's fault.
 std::vector<Tensor> ControlRunner::run_turn(size_t body, std::span<const Tensor> operands,
                                             std::span<const Tensor> given, const RunContext& run,
-                                            std::span<GrowingPlace> growing) {
+                                            std::span<GrowingPlace> growing, int64_t turn) {
   try {
-    return run_body(body, operands, given, run, growing);
+    return run_body(body, operands, given, run, growing, turn);
   } catch (const InputError& error) {
     throw ShapeError("a turn of " + call_.name + " is unlike those before: " + error.what());
   }
@@ -269,7 +283,7 @@ void ControlRunner::take_turn(LoopState& loop, const RunContext& run) {
   const size_t body = loop.turn == 0 ? call_.turn_bodies() - 1 : 0;
   std::span<GrowingPlace> growing = loop.growing;
   if (body != 0) growing = {};
-  std::vector<Tensor> results = run_turn(body, loop.operands, loop.given, run, growing);
+  std::vector<Tensor> results = run_turn(body, loop.operands, loop.given, run, growing, loop.turn);
   if (call_.counted) loop.goes_on = scalar<bool>(results[0], call_.name);
   for (size_t i = 0; i < states; i++) {
     Tensor& state = loop.operands[before + i];

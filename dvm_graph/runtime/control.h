@@ -69,11 +69,13 @@ class ControlRunner {
   void repeat_turns(LoopState& loop, const RunContext& run);
   std::vector<Tensor> run_turn(size_t body, std::span<const Tensor> operands,
                                std::span<const Tensor> given, const RunContext& run,
-                               std::span<GrowingPlace> growing = {});
+                               std::span<GrowingPlace> growing = {}, int64_t turn = 0);
   int64_t most_turns(std::span<const Tensor> inputs) const;
+  Runner& runner_of(size_t body, std::span<const Tensor> inputs, const RunContext& run,
+                    int64_t turn);
   std::vector<Tensor> run_body(size_t body, std::span<const Tensor> inputs,
                                std::span<const Tensor> given, const RunContext& run,
-                               std::span<GrowingPlace> growing = {});
+                               std::span<GrowingPlace> growing = {}, int64_t turn = 0);
   RunRequest request_for(size_t body, const RunContext& run);
   void add_statistics(size_t body, const Runner& runner, const RunContext& run,
                       int64_t start_ns) const;
@@ -88,6 +90,8 @@ class ControlRunner {
   std::vector<std::unique_ptr<Runner>> bodies_;
   std::vector<char> steady_;  // by state: every turn gives it the shape that it had
   std::vector<GrowingState> growing_;
+  bool may_be_alone_ = false;         // turns may be over before cores have met
+  bool alone_at_hand_ = false;        // those at hand are
   std::optional<TurnShares> shares_;  // turns behind the first may go in one launch
   // Of the body or a chain of it for one core, by chain and share of the strands.
   std::map<std::pair<const Chain*, int64_t>, std::unique_ptr<Runner>> alone_;

@@ -62,6 +62,7 @@ class Launcher::Ahead {
  public:
   Ahead(Launcher& launcher, uint32_t first_step, uint32_t end_step, const RunContext& run)
       : launcher_(launcher), run_(run) {
+    if (launcher.alone_) return;
     while (first_step < end_step && !launcher.compiles(first_step, run)) first_step++;
     if (first_step == end_step) return;
     const int64_t start = now_ns();
@@ -84,6 +85,7 @@ Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& d
       schedule_(schedule),
       launched_(calls),
       left_out_(model.calls.size()),
+      alone_(cores == Cores::one),
       device_(device),
       target_(target_for(cores, device.device->target())),
       programs_(model, target_),
@@ -304,6 +306,13 @@ void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
     tasks_.clear();
     done = collect_tasks(prepared, done, run);
     const int64_t since = run.profiler == nullptr ? 0 : now_ns();
+    if (alone_) {
+      run_alone();
+      refuse_interrupted(run.request);
+      if (run.profiler != nullptr)
+        run.profiler->did("stage", stage_name(step, tasks_.size()), since);
+      continue;
+    }
     const OpenStage stage(*device_.device, tasks_);
     if (first) prepare_ahead(end_step, run);
     if (done == prepared.launches.size()) end_launch(step, end_step, run);
@@ -312,6 +321,14 @@ void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
   } while (done < prepared.launches.size());
   profile_launches(prepared, 1, run);
   run.statistics.fallbacks += prepared.fallbacks;
+}
+
+// No other core hears of single claims.
+void Launcher::run_alone() {
+  for (size_t i = 0; i < tasks_.size(); i++) {
+    tasks_[i].claim = std::max<int64_t>(tasks_[i].tiles, 1);
+    throw_if_trapped(device_.device->run(std::span(tasks_).subspan(i, 1)).behind(i));
+  }
 }
 
 // While the last stage of a launch runs.
@@ -336,7 +353,7 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
       const Program& program = kernel.programs[stage.first_program + i];
       const Task& task = tasks_.emplace_back(
           task_of(program, buffers_of(launch.call), device_.device->cores(), launch.call));
-      shares_ |= tasks_.size() > 1 || task.tiles > task.claim;
+      shares_ |= !alone_ && (tasks_.size() > 1 || task.tiles > task.claim);
       if (launch.stage > 0 || i > 0) continue;
       run.statistics.kernels_launched++;
     }

@@ -136,6 +136,7 @@ class Launcher {
   void bind_buffers(const Prepared& prepared, const RunContext& run);
   void prepare_ahead(uint32_t end_step, const RunContext& run);
   void launch(uint32_t step, uint32_t end_step, const RunContext& run);
+  void run_alone();
   size_t collect_tasks(const Prepared& prepared, size_t first, const RunContext& run);
   void profile_launches(const Prepared& prepared, int64_t times, const RunContext& run);
   void end_launch(uint32_t step, uint32_t end_step, const RunContext& run);
@@ -153,6 +154,7 @@ class Launcher {
   const Schedule& schedule_;
   const std::span<const char> launched_;  // by call; empty: all are
   std::vector<char> left_out_;            // by call
+  const bool alone_;                      // one core does all
   SharedDevice& device_;
   const Target target_;
   // Of the caller, and of the worker that runs errands, where rehearsals leave it in the caches.

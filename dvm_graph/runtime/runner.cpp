@@ -1,6 +1,7 @@
 #include "runtime/runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -193,6 +194,12 @@ std::span<const double> Runner::predict_turn(std::span<const Tensor> inputs,
   return seconds;
 }
 
+bool Runner::is_short_turn(std::span<const Tensor> inputs, const RunRequest& request) {
+  const double one = predict_turn(inputs, request, {})[0];
+  const auto all = static_cast<double>(cores());
+  return one <= one / all + barriers_of_turn() * std::log2(all);
+}
+
 // Two cores that stay awake between stages wait for about a quarter of what starting one takes;
 // where turns gain for sure, the device counts all of it (npu/host/turns.cpp).
 double Runner::barriers_of_turn() const {
@@ -357,8 +364,7 @@ void Runner::space_rows(const RunRequest& request) {
     const SpacedRows* const rows = place.state->rows;
     if (rows == nullptr || place.apart == 0) continue;
     Tensor& before = tensors_[rows->from];
-    if (place.refuses ||
-        !place.state->grows(dims_, dims_.values()[rows->from_row], place.apart)) {
+    if (place.refuses || !place.state->grows(dims_, dims_.values()[rows->from_row], place.apart)) {
       before = place.closed(before, output_pool_, model_.values[rows->from].name.c_str());
       place = {place.state, nullptr, 0, 0, true};
       bind_rows(place);

@@ -76,6 +76,8 @@ class Runner {
   // it, and then each of the chains.
   std::span<const double> predict_turn(std::span<const Tensor> inputs, const RunRequest& request,
                                        std::span<const Chain> chains);
+  // Whether a turn is predicted to be over, with one core, before several have met.
+  bool is_short_turn(std::span<const Tensor> inputs, const RunRequest& request);
   // And those for which two cores that share a turn wait for each other.
   double barriers_of_turn() const;
 
