@@ -63,8 +63,10 @@ class Launcher::Ahead {
   Ahead(Launcher& launcher, uint32_t first_step, uint32_t end_step, const RunContext& run)
       : launcher_(launcher), run_(run) {
     if (launcher.alone_) return;
-    while (first_step < end_step && !launcher.compiles(first_step, run)) first_step++;
-    if (first_step == end_step) return;
+    while (first_step < end_step && launcher.is_ready(first_step)) first_step++;
+    uint32_t compiled = first_step;
+    while (compiled < end_step && !launcher.compiles(compiled, run)) compiled++;
+    if (compiled == end_step) return;
     const int64_t start = now_ns();
     launcher.compiles_ahead_ = launcher.ahead_.begin(first_step, end_step, run.dims, run.values);
     // Else the first kernel's time begins when it was asked for.
