@@ -4,7 +4,8 @@
 
 Both engines take turns, in processes of their own, which are stopped meanwhile: idle threads of an engine may spin. What
 is shown is onnxruntime's median time over ours, and our median. As many inputs as hidden values. `--strict` leaves
-nothing to onnxruntime.
+nothing to onnxruntime. `--op Decoder`: a loop of as many turns, which attends to all rows that it has added to two
+caches, with `--heads` heads.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ _SECONDS, _TURN = 0.15, 0.01
 """Time of an engine at one point, from which on there are no further rounds, and of a turn, about."""
 
 
-def recurrent(op: str, hidden: int, direction: str = "forward") -> onnx.ModelProto:
+def recurrent(op: str, hidden: int, direction: str = "forward", heads: int = 1) -> onnx.ModelProto:
     """The operator over any number of steps and batches; `Scan`: h = tanh(x + h R); `Attention`: h = tanh(x + softmax(h K^T) V)
     with K = m R and V = m R^T for the memory m of all x, which turns compute alike.
     """
     random = np.random.default_rng(0)
+    if op == "Decoder":
+        return decoder(hidden, heads)
     if op in ("Scan", "Attention"):
         size = hidden**0.5 if op == "Scan" else hidden  # of scores, so that turns forget errors
         r = (random.standard_normal((hidden, hidden)) / size).astype(np.float32)
@@ -81,6 +84,61 @@ def _scan(r: TensorProto, hidden: int, *, attends: bool = False) -> onnx.ModelPr
     model.graph.initializer.extend([r, numpy_helper.from_array(np.array([0]), "axes")])
     model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "one"))
     return model
+
+
+_TURN_OF_DECODER = """
+    on = Identity(go)
+    split = Constant <value_ints = [0, HEADS, 1, -1]>()
+    join = Constant <value_ints = [0, -1]>()
+    scale = Constant <value_float = SCALE>()
+    qm = MatMul(h, wq) km = MatMul(h, wk) vm = MatMul(h, wv)
+    q = Reshape(qm, split) k = Reshape(km, split) v = Reshape(vm, split)
+    all_k = Concat <axis = 2>(past_k, k)
+    all_v = Concat <axis = 2>(past_v, v)
+    turned = Transpose <perm = [0, 1, 3, 2]>(all_k)
+    scores = MatMul(q, turned)
+    scaled = Mul(scores, scale)
+    shares = Softmax <axis = -1>(scaled)
+    heads = MatMul(shares, all_v)
+    mixed = Reshape(heads, join)
+    o = MatMul(mixed, wo)
+    sum = Add(o, h)
+    after = Tanh(sum)
+    row = Identity(after)
+"""
+
+
+def decoder(hidden: int, heads: int) -> onnx.ModelProto:
+    """y, a row for each turn: attention of a state to all states before it, whose keys and values are kept."""
+    cache = f"float[b, {heads}, P, {hidden // heads}]"
+    turn = _TURN_OF_DECODER.replace("HEADS", str(heads)).replace(
+        "SCALE", str((heads / hidden) ** 0.5)
+    )
+    text = f"""<ir_version: 8, opset_import: ["" : 18]>
+    decoder (int64 n, float[b, {hidden}] x, {cache.replace("P", "p0")} none) => (float[t, b, {hidden}] y) {{
+      last, keys, values, y = Loop (n, "", x, none, none) <
+        body = turn (int64 i, bool go, float[b, {hidden}] h, {cache.replace("P", "p")} past_k, {cache.replace("P", "o")} past_v)
+            => (bool on, float[b, {hidden}] after, {cache.replace("P", "r")} all_k, {cache.replace("P", "s")} all_v,
+                float[b, {hidden}] row) {{{turn}}}
+      >
+    }}"""
+    model = onnx.parser.parse_model(text)
+    random = np.random.default_rng(0)
+    for name in ("wq", "wk", "wv", "wo"):
+        weights = (random.standard_normal((hidden, hidden)) / hidden**0.5).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(weights, name))
+    return model
+
+
+def _feeds(
+    op: str, x: np.ndarray[Any, Any], model: onnx.ModelProto
+) -> Feeds | np.ndarray[Any, Any]:
+    """Of rows [steps, batch, hidden]; a decoder makes as many from the first ones."""
+    if op != "Decoder":
+        return x
+    heads, size = (d.dim_value for d in model.graph.input[2].type.tensor_type.shape.dim[1::2])
+    none = np.zeros((x.shape[1], heads, 0, size), np.float32)
+    return {"n": np.array(len(x)), "x": x[0], "none": none}
 
 
 def _attention() -> list[onnx.NodeProto]:
@@ -194,8 +252,11 @@ def medians(
 
 
 @click.command()
-@click.option("--op", "ops", multiple=True, default=("LSTM", "GRU"), help="or RNN, Scan, Attention")
+@click.option(
+    "--op", "ops", multiple=True, default=("LSTM", "GRU"), help="or RNN, Scan, Attention, Decoder"
+)
 @click.option("--direction", default="forward")
+@click.option("--heads", default=1, help="of a Decoder")
 @click.option("--threads", default=2)
 @click.option("--rounds", default=40)
 @click.option("--strict", is_flag=True, help="leave nothing to onnxruntime")
@@ -205,6 +266,7 @@ def medians(
 def main(
     ops: tuple[str, ...],
     direction: str,
+    heads: int,
     threads: int,
     rounds: int,
     strict: bool,
@@ -221,13 +283,17 @@ def main(
             table.add_column(heading, justify="right")
         speedups: list[float] = []
         for hidden in sizes:
+            model = recurrent(op, hidden, direction, heads)
             for party in (mine, peer):
-                party.ask(recurrent(op, hidden, direction).SerializeToString())
+                party.ask(model.SerializeToString())
             for batch in batches:
                 cells = []
                 for count in steps:
                     x = random.standard_normal((count, batch, hidden)).astype(np.float32)
-                    ours, theirs = medians(mine, peer, x, rounds)
+                    tolerance = (
+                        1e-3 if op == "Decoder" else 1e-4
+                    )  # turns add to the errors of those before
+                    ours, theirs = medians(mine, peer, _feeds(op, x, model), rounds, tolerance)
                     speedups.append(theirs / ours)
                     cells.append(f"{theirs / ours:.2f} ({ours * 1e6:.0f})")
                 table.add_row(str(hidden), str(batch), *cells)

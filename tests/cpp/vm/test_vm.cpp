@@ -23,6 +23,7 @@
 #include "vm/assemble.h"
 #include "vm/disassemble.h"
 #include "vm/interpret.h"
+#include "vm/resize.h"
 #include "vm/verify.h"
 
 namespace dvm::testing {
@@ -30,6 +31,7 @@ namespace {
 
 struct Outcome {
   int compiled = 0, empty = 0, unfit = 0, split = 0;
+  int resized = 0;            // made for more than there is
   int64_t largest_unfit = 0;  // the largest local memory that a plan did not fit
   FlagCounts flags;
 };
@@ -98,10 +100,14 @@ void run_out_of_order(const PlanBuilder& b, const CompiledKernel& kernel, const 
 }
 
 void check_plan(const PlanBuilder& b, const Target& target, unsigned seed, CompilerScratch& scratch,
-                CompiledKernel& kernel, Apart apart, Outcome& outcome) {
+                CompiledKernel& kernel, Apart apart, Outcome& outcome,
+                const int64_t* room = nullptr) {
   Random random(seed * 7919 + 1);
   const CompileStatus status =
-      compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel, apart);
+      compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel, apart, room);
+  if (room != nullptr) resize(kernel, b.plan, b.dims.data(), target);
+  outcome.resized += kernel.open.size() > 0;
+  if (status == CompileStatus::wants_extents) return;
   if (status == CompileStatus::does_not_fit) {
     ++outcome.unfit;
     outcome.largest_unfit = std::max(outcome.largest_unfit, target.local_bytes);
@@ -150,6 +156,26 @@ Outcome check_random_plans(unsigned first, unsigned count, Make make, Apart apar
     Random random(seed);
     const PlanBuilder b = make(random);
     check_plan(b, random_target(random), seed, scratch, kernel, apart, outcome);
+  }
+  return outcome;
+}
+
+// As above, for more elements along some axes than there are.
+template <typename Make>
+Outcome check_random_room(unsigned first, unsigned count, Make make) {
+  Outcome outcome;
+  CompilerScratch scratch;
+  CompiledKernel kernel;
+  for (unsigned seed = first; seed < first + count; ++seed) {
+    Random random(seed);
+    const PlanBuilder b = make(random);
+    std::vector<int64_t> room;
+    for (const DimSlot slot : b.plan.extents) {
+      const int64_t extent = b.dims[static_cast<size_t>(slot)];
+      const bool open = extent > 0 && random() % 2 == 0;
+      room.push_back(open ? extent + static_cast<int64_t>(random() % (2 * extent + 20)) : 0);
+    }
+    check_plan(b, random_target(random), seed, scratch, kernel, Apart::never, outcome, room.data());
   }
   return outcome;
 }
@@ -206,6 +232,15 @@ int main(int argc, char** argv) {
           [](Random& random) { return random_cube_plan(random, dvm::reference::kColumnsPerPanel); },
           dvm::Apart::always));
   CHECK(deep.split > 0, "no product was split along k");
+  const auto report_room = [&](const char* what, const Outcome& o) {
+    report(what, o);
+    std::printf("    %d for more than there is\n", o.resized);
+    CHECK(o.resized > static_cast<int>(count) / 20, "%s: few have room", what);
+  };
+  report_room("vector plans with room", check_random_room(first, count, random_vector_plan));
+  report_room("cube plans with room", check_random_room(first, count, [](Random& random) {
+                return random_cube_plan(random, dvm::reference::kColumnsPerPanel);
+              }));
   std::printf("%d checks, %d failures\n", checks, failures);
   return failures == 0 ? 0 : 1;
 }
