@@ -61,6 +61,23 @@ def test_bounds_that_a_run_tells(known: str) -> None:
     )
 
 
+@pytest.mark.parametrize("given", ["", ", int64[2] s", ", int64[2] e", ", int64[2] s, int64[2] e"])
+@pytest.mark.parametrize("axes", ["", ", axes"])
+def test_bounds_of_all_axes(axes: str, given: str) -> None:
+    bounds = {"s": integers(1, -2), "e": integers(-1, _LONG)}
+    told = {key: bound for key, bound in bounds.items() if f" {key}" in given}
+    runs: list[Feeds] = [{"x": shape, **told} for shape in ((5, 4), (1, 1), (0, 3))]
+    assert_agrees(
+        f"g (float[n, m] x{given}) => (float[k, l] y) {{ y = Slice (x, s, e{axes}) }}",
+        *runs,
+        constants={
+            **{key: bound for key, bound in bounds.items() if key not in told},
+            **({"axes": integers(1, 0)} if axes else {}),
+        },
+        strict=True,
+    )
+
+
 def test_bounds_that_extents_tell() -> None:
     runs: list[Feeds] = [
         {"x": (n, 2), "z": (m,)} for n, m in itertools.product((5, 1, 0), (0, 1, 3, 7))
