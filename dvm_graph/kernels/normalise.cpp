@@ -501,19 +501,36 @@ int most_contiguous_axis(const NormalPlan& plan) {
 
 // The axis that goes next to `inner` even where one of them is reduced and the other is not, for
 // together they are contiguous: that of groups whose results, of windows, lie along `inner`, or
-// what the neighbours of a reduced `inner` that is short lie along. -1: none.
+// what the neighbours of an `inner` that is short lie along. Of a short one that is not reduced
+// those are the most of what is read and written, such as the columns of an image beside the few
+// that each of them became. -1: none.
 int axis_beside(const NormalPlan& plan, int inner) {
+  const uint32_t reduced = plan.reduced_axes();
   const bool is_short = plan.extents[inner] <= kShortRow;
-  const bool reduced = is_short && (plan.reduced_axes() & bit(inner)) != 0;
+  const bool folded = is_short && (reduced & bit(inner)) != 0;
+  double elements[kMaxDomainRank] = {};
   for (const NormalNode& node : plan.nodes) {
-    const int32_t access = reduced && node.op == PlanOp::load_ ? node.access : node.weights;
+    const bool moves = node.op == PlanOp::load_ || node.op == PlanOp::store_;
+    const bool beside = folded ? node.op == PlanOp::load_ : is_short && moves;
+    const int32_t access = beside ? node.access : node.weights;
     if (access < 0) continue;
     const Strides& strides = plan.accesses[access].strides;
+    if (strides[inner] != 1) continue;
+    double count = 1;
     for (int axis = 0; axis < plan.rank; ++axis) {
-      if (axis != inner && strides[inner] == 1 && strides[axis] == plan.extents[inner]) return axis;
+      if (strides[axis] != 0) count *= static_cast<double>(plan.extents[axis]);
+    }
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      if (axis == inner || strides[axis] != plan.extents[inner]) continue;
+      if (!beside || folded) return axis;
+      if (!(reduced & bit(axis))) elements[axis] += count;
     }
   }
-  return -1;
+  int best = -1;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (elements[axis] > (best < 0 ? 0 : elements[best])) best = axis;
+  }
+  return best;
 }
 
 void choose_axis_order(NormalPlan& plan, std::vector<uint8_t>& keep,

@@ -440,12 +440,21 @@ TileValue Lowering::repeated(int32_t load) {
   return value;
 }
 
+// What was stored in another order than this store has: a transpose, which memory instructions
+// know.
+bool Lowering::lies_across(const NormalNode& store, const TileValue& source) const {
+  const int inner = innermost_axis(store.axes);
+  if (inner < 0) return false;
+  const int64_t from = source.strides[inner];
+  return plan_.accesses[store.access].strides[inner] != 1 || (from != 0 && from != 1);
+}
+
 void Lowering::lower_store(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
   const NodeState& source = nodes_[n.inputs[0]];
   if (source.stored_by == node) return;
   const DType storage = plan_.accesses[n.access].storage;
-  const bool moves = source.value.space == Space::pointer;
+  const bool moves = source.value.space == Space::pointer && !lies_across(n, source.value);
   const Family stores = is_half(n.dtype) ? Family::d_store_stored : Family::d_store_view;
   Instruction store = begin(node, moves ? Family::v_copy : stores, storage);
   if (streams(node)) store.flags |= kStream;

@@ -72,6 +72,7 @@ class Lowering {
   uint32_t short_axes(int32_t node, uint32_t axes) const;
   TileValue repeated(int32_t load);
   void lower_reduce(int32_t node);
+  bool lies_across(const NormalNode& store, const TileValue& source) const;
   void lower_store(int32_t node);
   void materialise_immediate(int32_t node);
   template <typename Emit>
