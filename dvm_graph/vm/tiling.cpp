@@ -12,6 +12,7 @@ namespace dvm {
 namespace {
 
 constexpr int kMaxTileRank = 3;  // loops of an instruction
+constexpr int64_t kFew = 2;      // instructions that one more loop may take
 constexpr int kMaxWaves = 4;
 constexpr int64_t kByRowsPerCore = 32;  // tiles where passes take turns on rows, at least
 constexpr int64_t kFirstInPrivate = 8;  // shares of a first-level cache in the core's own
@@ -243,7 +244,17 @@ class Tiler {
   int loops_from(int parallel) const {
     int axes = parallel_count_ - parallel;
     if (repeated_row_ >= 0) axes = 1 + std::max(repeated_row_ - parallel_[parallel], 0);
-    return axes + held_rank_ - group_loops_;
+    const int loops = axes + held_rank_ - group_loops_;
+    return loops == kMaxTileRank + 1 && holds_few(parallel) ? kMaxTileRank : loops;
+  }
+
+  // Whether one of the axes between the one that is cut and the innermost one is so short that its
+  // loop is unrolled, as that of a pixel that becomes two rows is.
+  bool holds_few(int cut) const {
+    for (int i = cut + 1; i + 1 < parallel_count_; ++i) {
+      if (plan_.extents[parallel_[i]] <= kFew) return true;
+    }
+    return false;
   }
 
   // Where an access is contiguous along another axis than the innermost, long tiles of few rows

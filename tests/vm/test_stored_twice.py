@@ -1,4 +1,6 @@
-"""What kernels compute in one order and keep in another: few columns beside many, and transposes of results."""
+"""What kernels compute in one order and keep in another: few columns beside many, transposes of results, and pixels that
+become several.
+"""
 
 from __future__ import annotations
 
@@ -98,3 +100,42 @@ def test_results_in_two_orders_are_turned() -> None:
     code = model.disassemble({"x": np.zeros((2, 512, 24), np.float32)})
     assert "d_store_view_f32" in code
     assert "v_copy" not in code
+
+
+def _grown(scale: int, element: int) -> bytes:
+    """Each pixel becomes a square of them, and what is computed of it, too."""
+    nodes = [
+        helper.make_node("Resize", ["x", "", "scales"], ["up"], mode="nearest"),
+        helper.make_node("Neg", ["up"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "grown",
+        [helper.make_tensor_value_info("x", element, ["n", "c", "h", "w"])],
+        [helper.make_tensor_value_info("y", element, None)],
+        [numpy_helper.from_array(np.array([1, 1, scale, scale], np.float32), "scales")],
+    )
+    opsets = [helper.make_opsetid("", 18)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+@pytest.mark.parametrize("scale", [2, 3, 4, 5])
+def test_pixels_that_grow(scale: int, dtype: str, simd: str) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    model = dvm_graph.optimize(_grown(scale, element), simd=simd, cores=2)
+    numbers = np.random.default_rng(scale)
+    for shape in [(2, 3, 9, 33), (1, 1, 1, 1), (1, 5, 4, 64), (3, 2, 31, 17), (1, 2, 3, 15)]:
+        x = (8 * numbers.standard_normal(shape)).astype(dtype)
+        (y,) = model.run({"x": x})
+        np.testing.assert_array_equal(y, -x.repeat(scale, 2).repeat(scale, 3))
+
+
+def test_tiles_hold_several_rows_of_pixels_that_grow() -> None:
+    """Rows of an image and the two that each of them becomes are a loop too many, but a short one."""
+    model = dvm_graph.optimize(_grown(2, TensorProto.FLOAT), cores=1)
+    code = model.disassemble({"x": np.zeros((1, 16, 48, 64), np.float32)})
+    tiles = re.search(r"^  tiles (\d+) ", code, re.MULTILINE)
+    assert tiles is not None
+    assert int(tiles[1]) <= 16 * 48 // 8

@@ -54,6 +54,21 @@ void move_short_rows(const Move<T, T>& x) {
   }
 }
 
+constexpr int64_t kFew = 4;  // columns that transpose_narrow knows
+
+// Each element of rows becomes a few neighbours, as those of an image that grows.
+template <class To, class From>
+bool repeats_few(const Move<To, From>& x) {
+  return x.to.inner == 1 && x.e.inner <= kFew && x.to.middle == x.e.inner && x.from.middle == 1;
+}
+template <class To, class From>
+void repeat_few(const Move<To, From>& x) {
+  for (int64_t o = 0; o < x.e.outer; o++) {
+    transpose_narrow(x.to.at + o * x.to.outer, x.e.inner, 1, x.from.at + o * x.from.outer, 1, 0,
+                     x.e.middle, x.e.inner);
+  }
+}
+
 template <class To, class From>
 void move(Move<To, From> x, bool stream) {
   if (x.to.inner != 1 || (x.e.inner == 1 && x.e.middle > 1)) {
@@ -76,6 +91,7 @@ void move(Move<To, From> x, bool stream) {
       return;
     }
     if (x.from.inner == 0) {
+      if (repeats_few(x)) return repeat_few(x);
       for_rows(
           x.e,
           [n = x.e.inner](To* to, const From* from) {
