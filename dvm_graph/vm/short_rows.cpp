@@ -1,5 +1,7 @@
 #include "vm/short_rows.h"
 
+#include <algorithm>
+
 #include "kernels/numbers.h"
 #include "kernels/order_axes.h"
 #include "vm/lower.h"
@@ -9,36 +11,67 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kMostVectors = 4;  // of a row: longer ones are passed over as fast as turned
-constexpr int kLeastPasses = 3;      // over rows: turning them takes as long as about two
+constexpr int kPassesOfTurn = 2;     // over rows, in the time that turning them takes
+constexpr int kLeastPasses = kPassesOfTurn + 1;
 constexpr int64_t kElementBytes = 4;
 
-// The axis that rows along the innermost one lie along, one behind the other; -1: none, or
-// something is read or written in another way.
-int axis_of_rows(const NormalPlan& plan, int inner) {
-  int rows = -1;
+// Where rows along the innermost axis lie.
+struct Rows {
+  int axis = -1;   // they lie along it, one behind the other; -1: none, or not all that is read or
+                   // written knows the same one
+  int turned = 0;  // loads and stores that would turn them
+  bool loads = true;  // and these are loads, all
+};
+
+Rows rows_along(const NormalPlan& plan, int inner) {
+  Rows rows;
+  const NormalAccess* across = nullptr;
   for (const NormalNode& node : plan.nodes) {
     if (node.access < 0) continue;
     const Strides& strides = plan.accesses[node.access].strides;
     if (node.op == PlanOp::iota_ || strides[inner] == 0) continue;
-    if (node.op != PlanOp::load_ || strides[inner] != 1) return -1;
+    const bool stores = node.op == PlanOp::store_;
+    if (!stores && node.op != PlanOp::load_) return {};
+    if (strides[inner] != 1) {  // they are turned as they lie in memory
+      const bool unlike = across != nullptr && across->strides != strides;
+      if (stores || unlike) return {};
+      across = &plan.accesses[node.access];
+      rows.loads = false;
+      continue;
+    }
+    bool found = false;
     for (int axis = 0; axis < plan.rank; ++axis) {
       if (axis == inner || strides[axis] != plan.extents[inner]) continue;
-      if (rows >= 0 && rows != axis) return -1;
-      rows = axis;
+      if (rows.axis >= 0 && rows.axis != axis) return {};
+      rows.axis = axis;
+      found = true;
     }
+    if (stores && !found) return {};
+    rows.turned += found;
+    rows.loads &= !stores;
   }
-  return rows;
+  const bool lie_so = across == nullptr || (rows.axis >= 0 && across->strides[rows.axis] == 1);
+  return lie_so ? rows : Rows{};
 }
 
-// Instructions that go over each row, those but once that run together (strips.h).
-int passes_over(const NormalPlan& plan, int inner) {
+// Instructions that go over each row, those but once that run together (strips.h). Where rows are
+// shorter than a vector, nothing runs together that folds them, or that meets one number for each
+// of them or another row again and again.
+int passes_over(const NormalPlan& plan, int inner, int rows, bool shorter) {
+  const uint32_t both = bit(inner) | bit(rows);
   int passes = 0;
   for (const NormalNode& node : plan.nodes) {
     const PlanOpInfo& info = info_of(node.op);
-    if (!((node.axes | node.reduce_axes) & bit(inner)) || info.arity == 0) continue;
+    const uint32_t axes = node.axes | node.reduce_axes;
+    if (!(axes & bit(inner)) || info.arity == 0) continue;
     if (info.kind != PlanOpKind::map && info.kind != PlanOpKind::reduce) continue;
+    bool unlike = (node.reduce_axes & bit(inner)) != 0;
+    for (const int32_t input : node.inputs) {
+      if (input < 0 || plan.nodes[input].op == PlanOp::fill_) continue;
+      unlike |= (plan.nodes[input].axes & both) != (axes & both);
+    }
     const DType dtype = plan.nodes[node.inputs[0]].dtype;
-    if (!joins(family_of(plan, node), dtype)) ++passes;
+    if ((shorter && unlike) || !joins(family_of(plan, node), dtype)) ++passes;
   }
   return passes;
 }
@@ -51,9 +84,12 @@ void turn_short_rows(NormalPlan& plan, const Target& target) {
   if (!(plan.reduced_axes() & bit(inner))) return;
   const int64_t lanes = target.vector_bytes / kElementBytes;
   if (plan.extents[inner] >= kMostVectors * lanes) return;
-  const int rows = axis_of_rows(plan, inner);
+  const auto [rows, turned, loads] = rows_along(plan, inner);
   if (rows < 0 || plan.extents[rows] < kMostVectors * lanes) return;
-  if ((plan.reduced_axes() & bit(rows)) || passes_over(plan, inner) < kLeastPasses) return;
+  const bool shorter = plan.extents[inner] <= lanes;
+  if ((plan.reduced_axes() & bit(rows)) || !(shorter || loads)) return;
+  const int least = std::max(kLeastPasses, kPassesOfTurn * turned);
+  if (passes_over(plan, inner, rows, shorter) < least) return;
   int order[kMaxDomainRank];
   int count = 0;
   for (int axis = 0; axis < plan.rank; ++axis) {

@@ -1,4 +1,4 @@
-"""Positions of extremes of short rows, which are turned: results, and that they are."""
+"""Positions of extremes of short rows, softmax over them and norms, which are turned: results, and that they are."""
 
 from __future__ import annotations
 
@@ -66,3 +66,55 @@ def test_short_rows_are_turned(classes: int) -> None:
     model = dvm_graph.optimize(_model("ArgMax", "float32", 2, False))
     code = model.disassemble({"x": np.zeros((1, 4000, classes), np.float32)})
     assert code.count("d_load_view_f32") == (1 if classes == 150 else 2)
+
+
+def _folded(op: str, channels_last: bool) -> onnx.ModelProto:
+    """Over a few classes, which lie side by side, or one plane behind the other as they are read."""
+    nodes = [] if channels_last else [helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1])]
+    rows = "x" if channels_last else "t"
+    if op == "Softmax":
+        nodes.append(helper.make_node(op, [rows], ["y"], axis=-1))
+    else:
+        nodes.append(helper.make_node(op, [rows, "weights"], ["y"], axis=-1))
+    inputs = {"x": ["a", "b", "c"]} | ({"weights": ["w"]} if op != "Softmax" else {})
+    graph = helper.make_graph(
+        nodes,
+        "folded",
+        [helper.make_tensor_value_info(k, onnx.TensorProto.FLOAT, v) for k, v in inputs.items()],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
+@pytest.mark.parametrize("channels_last", [True, False])
+@pytest.mark.parametrize("op", ["Softmax", "LayerNormalization"])
+def test_folded_rows(op: str, channels_last: bool, simd: str) -> None:
+    numbers = np.random.default_rng(0)
+    model = dvm_graph.optimize(_folded(op, channels_last), simd=simd, cores=2)
+    for classes in _CLASSES[1:]:
+        for rows in (1, 63, 64, 113, 1001):
+            x = numbers.standard_normal((2, rows, classes), np.float32)
+            x[0, 0] *= 80  # far apart
+            weights = numbers.standard_normal(classes, np.float32)
+            wide = x.astype(np.float64)
+            if op == "Softmax":
+                shares = np.exp(wide - wide.max(-1, keepdims=True))
+                expected = shares / shares.sum(-1, keepdims=True)
+            else:
+                apart = wide - wide.mean(-1, keepdims=True)
+                variance = (apart**2).mean(-1, keepdims=True)
+                expected = apart / np.sqrt(variance + 1e-5) * weights
+            feeds = {"x": x if channels_last else x.transpose(0, 2, 1).copy()}
+            (y,) = model.run(feeds if op == "Softmax" else feeds | {"weights": weights})
+            np.testing.assert_allclose(y, expected, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_folded_rows_are_turned(channels_last: bool) -> None:
+    """Then shares are taken of whole vectors of rows, and turned as they are stored."""
+    model = dvm_graph.optimize(_folded("Softmax", channels_last))
+    shape = (1, 4000, 4) if channels_last else (1, 4, 4000)
+    code = model.disassemble({"x": np.zeros(shape, np.float32)})
+    assert "d_store_view_f32" in code
+    assert code.count("d_load_view_f32") == int(channels_last)
