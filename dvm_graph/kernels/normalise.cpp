@@ -571,17 +571,6 @@ uint64_t immediate_bits(DType dtype, double scalar, int64_t integer) {
   return bits;
 }
 
-bool NormalPlan::is_open() const {
-  return std::any_of(open.begin(), open.begin() + rank,
-                     [](const OpenAxis& axis) { return axis.is_open(); });
-}
-
-uint32_t NormalPlan::reduced_axes() const {
-  uint32_t axes = 0;
-  for (const NormalNode& node : nodes) axes |= node.reduce_axes;
-  return axes;
-}
-
 void drop_unused_axes(NormalPlan& plan) {
   uint32_t used = 0;
   for (const NormalNode& node : plan.nodes) used |= node.axes | node.reduce_axes;

@@ -117,8 +117,10 @@ class Compilation {
 
   // Each program has a grid dim for each open axis.
   bool all_open() const {
-    const auto axes = static_cast<uint32_t>(std::ranges::count_if(
-        scratch_.plan.open, [](const OpenAxis& axis) { return axis.is_open(); }));
+    const NormalPlan& plan = scratch_.plan;
+    const auto axes =
+        static_cast<uint32_t>(std::count_if(plan.open.begin(), plan.open.begin() + plan.rank,
+                                            [](const OpenAxis& axis) { return axis.is_open(); }));
     return out_.open.size() == size_t{axes} * out_.program_count;
   }
 
