@@ -78,7 +78,8 @@ ControlRunner::ControlRunner(const Model& around, const ControlCall& call, Outpu
   growing_ = growing_states(call.bodies[0].program->model(), call.states, call.told(), call.said());
   const bool repeats = bodies_[0]->may_repeat() && std::ranges::all_of(steady_, std::identity{});
   if (repeats) shares_.emplace(call);
-  may_be_alone_ = !repeats && bodies_[0]->may_repeat() && bodies_[0]->cores() > 1;
+  may_be_alone_ = !repeats && bodies_[0]->may_repeat() && bodies_[0]->cores() > 1 &&
+                  bodies_[0]->target().unified_memory;  // no programs that go together
 }
 
 ControlRunner::~ControlRunner() = default;
