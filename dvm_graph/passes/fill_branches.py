@@ -20,7 +20,8 @@ result that has one which somebody needs stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,15 +33,48 @@ from dvm_graph.symbolic.builder import Builder
 
 _FUSED = frozenset({Kind.MAP, Kind.REDUCE, Kind.MATRIX, Kind.VIEW, Kind.GATHER})
 _TRAPS = frozenset({"gather", "check_index"})
+_GAP = 20  # bits: places between those of two operators
 
 
 def fill_branches(graph: Graph, facts: Facts, most: int) -> bool:
     """True if an operator was moved. Each `If` takes `most` operators: no kernel has more."""
     changed = False
-    for node in graph.sorted_nodes():
-        if node.op == "control" and node.attrs["turns"] is None:
-            changed |= _Filling(graph, node, facts, most).run()
+    order = graph.sorted_nodes()
+    branching = [node for node in order if node.op == "control" and node.attrs["turns"] is None]
+    around = _Around(graph, order) if branching else None
+    for node in branching:
+        assert around is not None
+        changed |= _Filling(graph, node, facts, most, around).run()
     return changed
+
+
+class _Around:
+    """What holds for the graph whatever operators move."""
+
+    def __init__(self, graph: Graph, order: Sequence[Node]) -> None:
+        self._graph = graph
+        self._places = {node: at << _GAP for at, node in enumerate(order)}
+        """Greater than those of what a node reads."""
+        self.folds = _find_folds(order)
+        self.binds = bool(find_binders(graph, order))
+        """Some symbols are known behind operators only."""
+
+    def place(self, node: Node) -> int:
+        return self._places[node]
+
+    def reads(self, node: Node) -> None:
+        """The node reads other values than before."""
+        pending = [node]
+        made_by = (value.producer for value in node.inputs if value is not None)
+        least = max((self._places[other] + 1 for other in made_by if other is not None), default=0)
+        self._places[node] = max(self._places[node], least)
+        while pending:
+            before = pending.pop()
+            for value in before.outputs:
+                for user in self._graph.users(value):
+                    if self._places[user] <= self._places[before]:
+                        self._places[user] = self._places[before] + 1
+                        pending.append(user)
 
 
 class _Branch:
@@ -118,18 +152,24 @@ class _Branch:
 class _Filling:
     """An `If` and the graph that its branches take operators from."""
 
-    def __init__(self, graph: Graph, control: Node, facts: Facts, most: int) -> None:
-        self._graph, self._control, self._facts = graph, control, facts
+    def __init__(
+        self, graph: Graph, control: Node, facts: Facts, most: int, around: _Around
+    ) -> None:
+        self._graph, self._control, self._facts, self._around = graph, control, facts, around
         self._left = most
         self._branches = [_Branch(control, body, facts.bodies[body]) for body in control.bodies]
-        self._order = graph.sorted_nodes()
-        binders = find_binders(graph, self._order)
+        order = graph.sorted_nodes() if around.binds else ()
+        binders = find_binders(graph, order) if around.binds else {}
         before = self._before() if binders else ()
         self._own = {symbol for symbol, node in binders.items() if node is control}
         self._late = {symbol for symbol, node in binders.items() if node not in before}
         """Symbols that may be known after the condition only; the `If`'s own ones among them."""
-        self._behind = self._find_behind()
-        self._folds = self._find_folds()
+        self._late_behind = self._find_behind(order) if self._late else None
+        """The `If` and what may have to wait for it, where that is more than what reads its results."""
+        self._known = {control: True}
+        """Whether nodes wait for the `If`."""
+        self._order = [node for node in order if node in (self._late_behind or ())]
+        self._folds = around.folds
         self._before_product: set[Value] = set()
         """What products that were moved rest on."""
         self._capture(())
@@ -155,23 +195,38 @@ class _Filling:
                 pending += [value.producer for value in node.inputs if value is not None]
         return seen
 
-    def _find_behind(self) -> set[Node]:
+    def _find_behind(self, order: Sequence[Node]) -> set[Node]:
         """The `If`, and what may have to wait for it, be it for a symbol."""
         behind = {self._control}
-        for node in self._order:
+        for node in order:
             if any(v is not None and v.producer in behind for v in node.inputs) or (
                 self._late and not self._late.isdisjoint(needed_symbols(node))
             ):
                 behind.add(node)
         return behind
 
-    def _find_folds(self) -> set[Node]:
-        """What is computed from constants alone."""
-        folds: set[Node] = set()
-        for node in self._order:
-            if node.inputs and all(_is_fixed(value, folds) for value in node.inputs):
-                folds.add(node)
-        return folds
+    def _is_behind(self, node: Node | None) -> bool:
+        """Whether the node may have to wait for the `If`, or is it."""
+        if node is None:
+            return False
+        if self._late_behind is not None:
+            return node in self._late_behind
+        least, known = self._around.place(self._control), self._known
+        pending = [node]
+        while pending:
+            last = pending[-1]
+            if last not in known and self._around.place(last) <= least:
+                known[last] = False
+            if last in known:
+                pending.pop()
+                continue
+            made_by = [v.producer for v in last.inputs if v is not None and v.producer is not None]
+            unknown = [other for other in made_by if other not in known]
+            if unknown:
+                pending += unknown
+            else:
+                known[last] = any(known[other] for other in made_by)
+        return known[node]
 
     def _packs(self, node: Node) -> bool:
         """A product whose constant operand each program packs for itself."""
@@ -218,6 +273,7 @@ class _Filling:
 
     def _read(self, values: Sequence[Value]) -> None:
         self._graph.set_inputs(self._control, (self._control.inputs[0], *values))
+        self._around.reads(self._control)
         for branch in self._branches:
             branch.graph.inputs = [branch.find(value) for value in values]
 
@@ -226,8 +282,8 @@ class _Filling:
     def _following(self) -> list[Node]:
         """The operators behind it that branches may take."""
         chosen: dict[Node, bool] = {}
-        for node in self._order:
-            if node in self._behind and len(chosen) < self._left and self._follows(node, chosen):
+        for node in self._waiting(chosen):
+            if len(chosen) < self._left and self._follows(node, chosen):
                 after = any(chosen.get(v.producer, False) for v in node.inputs if v and v.producer)
                 if node.op == "matmul" and (after or self._packs(node)):
                     continue
@@ -236,6 +292,29 @@ class _Filling:
         for node in reversed(chosen):
             self._note_product(node)
         return list(chosen)
+
+    def _waiting(self, chosen: Mapping[Node, bool]) -> Iterator[Node]:
+        """What waits for the `If`, in order; of what waits for nothing but results, what reads those, or what was chosen."""
+        if self._late_behind is not None:
+            yield from self._order
+            return
+        seen = {self._control}
+        ready: list[tuple[int, str, int, Node]] = []  # a heap
+
+        def add_readers(node: Node) -> None:
+            for value in node.outputs:
+                for user in self._graph.users(value):
+                    if user not in seen:
+                        seen.add(user)
+                        at = (self._around.place(user), user.name, len(seen))
+                        heapq.heappush(ready, (*at, user))
+
+        add_readers(self._control)
+        while ready:
+            node = heapq.heappop(ready)[-1]
+            yield node
+            if node in chosen:
+                add_readers(node)
 
     def _follows(self, node: Node, chosen: Mapping[Node, bool]) -> bool:
         """Whether kernels fuse it, with something in a branch, and its operands are at hand there."""
@@ -246,7 +325,7 @@ class _Filling:
             made_by = None if value is None else value.producer
             if value is not None and made_by is self._control:
                 results.append(value)
-            elif made_by in self._behind and made_by not in chosen:
+            elif made_by not in chosen and self._is_behind(made_by):
                 return False
         if results and not any(_fusible(branch, v) for branch in self._branches for v in results):
             return False
@@ -265,9 +344,9 @@ class _Filling:
                 for node in chosen
                 if any(
                     v is not None
-                    and v.producer in self._behind
                     and v.producer is not self._control
                     and v.producer not in chosen
+                    and self._is_behind(v.producer)
                     for v in node.inputs
                 )
             ]
@@ -284,7 +363,7 @@ class _Filling:
 
     def _take_from_behind(self, node: Node) -> None:
         made_by = [v.producer for v in node.inputs if v is not None]
-        if any(other in self._behind and other is not self._control for other in made_by):
+        if any(other is not self._control and self._is_behind(other) for other in made_by):
             return  # one that was not taken after all
         built = self._build(node, self._branches)
         if built is None:
@@ -317,7 +396,7 @@ class _Filling:
 
     def _sinks(self, node: Node) -> bool:
         """Moves an operator into the branches that read its result, if nothing else does."""
-        if node in self._behind or not (_fuses(node) or node.op == "iota"):
+        if node in (self._late_behind or ()) or not (_fuses(node) or node.op == "iota"):
             return False
         value = node.output
         if self._graph.users(value) != {self._control} or self._graph.is_output(value):
@@ -399,6 +478,15 @@ def _fusible(branch: _Branch, result: Value) -> bool:
     """Whether kernels compute the result in the branch, or control flow that may take what reads it."""
     made_by = branch.inside[result].producer
     return made_by is None or not made_by.is_call or made_by.op == "control"
+
+
+def _find_folds(order: Sequence[Node]) -> set[Node]:
+    """What is computed from constants alone."""
+    folds: set[Node] = set()
+    for node in order:
+        if node.inputs and all(_is_fixed(value, folds) for value in node.inputs):
+            folds.add(node)
+    return folds
 
 
 def _is_fixed(value: Value | None, folds: set[Node]) -> bool:

@@ -9,8 +9,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from dvm_graph.decompose import decompose
+from dvm_graph.import_ import import_onnx
 from dvm_graph.options import Options
+from dvm_graph.passes import fill_branches
 from dvm_graph.pipeline import compile_model
+from dvm_graph.symbolic import Facts, Meter, Symbols
 from tests.growth import grown
 
 _Made = tuple[list[onnx.NodeProto], list[str], list[str], dict[str, object]]
@@ -181,6 +185,30 @@ def _loops(n: int) -> _Made:
     return nodes, ["v0: a 8"], [f"v{n // 6}"], constants
 
 
+def _branches(n: int) -> _Made:
+    """Operators around branches that move into them."""
+    nodes = []
+    for i in range(n // 8):
+        branches = {}
+        for name, op in (("then_branch", "Softmax"), ("else_branch", "Sigmoid")):
+            inner = [
+                helper.make_node("MatMul", [f"m{i}", "w"], [f"{op}{i}p"]),
+                helper.make_node(op, [f"{op}{i}p"], [f"{op}{i}r"]),
+            ]
+            result = helper.make_tensor_value_info(f"{op}{i}r", TensorProto.FLOAT, ["a", 8])
+            branches[name] = helper.make_graph(inner, f"{op}{i}", [], [result])
+        nodes += [
+            helper.make_node("ReduceMax", [f"v{i}"], [f"g{i}"], keepdims=0),
+            helper.make_node("Greater", [f"g{i}", "one"], [f"c{i}"]),
+            helper.make_node("Mul", [f"v{i}", "one"], [f"m{i}"]),
+            helper.make_node("If", [f"c{i}"], [f"r{i}"], **branches),
+            helper.make_node("Exp", [f"r{i}"], [f"e{i}"]),
+            helper.make_node("Add", [f"e{i}", f"v{i}"], [f"v{i + 1}"]),
+        ]
+    constants = {"w": np.full((8, 8), 0.5, np.float32), "one": np.float32(1.5)}
+    return nodes, ["v0: a 8"], [f"v{n // 8}"], constants
+
+
 _FAMILIES: dict[str, Callable[[int], _Made]] = {
     "a chain": _chain,
     "residual layers": _residuals,
@@ -196,6 +224,7 @@ _FAMILIES: dict[str, Callable[[int], _Made]] = {
     "sizes that data tells": _sizes_of_data,
     "vendor operators": _vendor,
     "loops": _loops,
+    "branches": _branches,
 }
 
 
@@ -222,3 +251,16 @@ def test_compiling_takes_linear_time(family: str) -> None:
         return lambda: compile_model(model, Options())
 
     assert not grown(make, 64)
+
+
+def test_filling_branches_takes_linear_time() -> None:
+    """Of so many that what it does for each shows beside the rest."""
+
+    def make(size: int) -> Callable[[], object]:
+        options = Options()
+        facts = Facts(Symbols(), Meter(options))
+        graph = import_onnx(_model(_branches(size)), options, facts.symbols)
+        graph = decompose(graph, facts, options)
+        return lambda: fill_branches(graph, facts, options.limits.max_operators)
+
+    assert not grown(make, 256)
