@@ -205,7 +205,7 @@ def _branches(n: int) -> _Made:
             helper.make_node("Exp", [f"r{i}"], [f"e{i}"]),
             helper.make_node("Add", [f"e{i}", f"v{i}"], [f"v{i + 1}"]),
         ]
-    constants = {"w": np.full((8, 8), 0.5, np.float32), "one": np.float32(1.5)}
+    constants: dict[str, object] = {"w": np.full((8, 8), 0.5, np.float32), "one": np.float32(1.5)}
     return nodes, ["v0: a 8"], [f"v{n // 8}"], constants
 
 
