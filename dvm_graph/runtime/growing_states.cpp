@@ -111,8 +111,8 @@ bool GrowingState::grows(const Dims& dims, int64_t elements, int64_t apart) cons
   return std::ranges::all_of(
              behind, [&](DimSlot slot) { return dims.ok(slot) && in_row(slot) >= elements; }) &&
          (elements == 0 || std::ranges::all_of(strides, [&](const Strides& of) {
-           return value(of.extent) == 1 || value(of.from) == value(of.to);
-         }));
+            return value(of.extent) == 1 || value(of.from) == value(of.to);
+          }));
 }
 
 void GrowingPlace::hold(const Tensor& before, int64_t wanted, OutputPool& pool, const char* name) {

@@ -246,11 +246,9 @@ def test_rows_keep_what_is_computed_of_them_apart() -> None:
     model = HEADS["two states"]
     runs = [heads(n, h, 1, k) for n in (40, 3, 40) for h in (4, 2) for k in (0, 400)]
     compiled = agrees(model, *runs)
-    kernels = []
-    for n in (64, 128):
+    for n in (60, 500):  # they are compiled for some extents at a time
         compiled.run(heads(n, 4, 1, 1))
-        kernels.append(compiled.statistics.kernels_compiled / n)
-    assert max(kernels) < 5, "what stores rows is not compiled in every turn"
+        assert compiled.statistics.kernels_compiled < 40
 
 
 def test_rows_along_the_last_axis() -> None:
