@@ -51,8 +51,6 @@ bool is_source(const NormalNode& node) {
   return node.op == PlanOp::fill_ || node.op == PlanOp::iota_ || node.op == PlanOp::cast_;
 }
 
-bool is_reduction(const NormalNode& node) { return info_of(node.op).kind == PlanOpKind::reduce; }
-
 // Where a node of the plan is in the one that is rebuilt; -1: nowhere yet.
 struct Place {
   int32_t wide = -1, narrow = -1;
@@ -188,7 +186,7 @@ class IntegerNarrower {
       if (takes_narrow(i)) continue;
       for (const int32_t input : plan_.nodes[i].inputs) {
         if (input < 0 || !is_computed(input)) continue;
-        if (!is_reduction(plan_.nodes[static_cast<size_t>(input)])) take_back(input);
+        if (!is_reduce(plan_.nodes[static_cast<size_t>(input)].op)) take_back(input);
       }
     }
     return same;

@@ -5,6 +5,13 @@
 
 namespace dvm {
 
+// Drops nodes that `keep` does not hold, and reductions that fold nothing: their operand stands in.
+// `renumber` says where the others are now.
+void compact(NormalPlan& plan, const std::vector<uint8_t>& keep, std::vector<int32_t>& renumber);
+
+// Gives an axis that nothing varies along extent 1.
+void close_axis(NormalPlan& plan, int axis);
+
 // Axes that no node has any more get extent 1.
 void drop_unused_axes(NormalPlan& plan);
 

@@ -64,6 +64,8 @@ inline constexpr PlanOpInfo kPlanOps[] = {
 #undef DVM_PLAN_OP
 };
 constexpr const PlanOpInfo& info_of(PlanOp op) { return kPlanOps[static_cast<int>(op)]; }
+constexpr bool is_reduce(PlanOp op) { return info_of(op).kind == PlanOpKind::reduce; }
+constexpr bool touches_memory(PlanOp op) { return info_of(op).kind == PlanOpKind::access; }
 const char* name_of(PlanOp op);
 // Reads channels-last images by windows.
 constexpr bool is_window(PlanOp op) { return op >= PlanOp::pool_max_ && op <= PlanOp::patches_; }
