@@ -110,6 +110,7 @@ class Program:
         stop: StopFlag | None,
         options: object,
     ) -> list[Any] | None: ...
+    def take_as_they_come(self, inputs: Sequence[bool]) -> None: ...
     def forget(self) -> None: ...
     def bind(self, inputs: list[Any]) -> dict[str, int]: ...
     def disassemble(
@@ -304,6 +305,7 @@ class ModelBuilder:
         name: str,
         op: str,
         arguments: Sequence[int],
+        words: Sequence[str | int],
         inputs: Sequence[int],
         outputs: Sequence[int],
         given: Sequence[bool],

@@ -17,6 +17,7 @@ from dvm_graph.decompose.operands import required, shape_of, text
 from dvm_graph.decompose.reductions import arg_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.softmax import softmax
+from dvm_graph.decompose.strings import class_labels, labelled
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
@@ -106,17 +107,15 @@ def linear_regressor(builder: Builder, node: Node, operands: Operands) -> Result
 @decomposition("LinearClassifier", domain=CLASSICAL)
 def linear_classifier(builder: Builder, node: Node, operands: Operands) -> Results:
     """The label of the class that scores highest, and scores, of a class for each intercept."""
-    labels = np.array(node.attrs.get("classlabels_ints", ()), np.int64)
+    labels = class_labels(node, "classlabels_ints")
     classes, transform = len(node.attrs.get("intercepts", ())), text(node, "post_transform", "NONE")
-    if classes < 2 or labels.size != classes or transform not in TRANSFORMS:
-        return None  # one of two classes is told by the sign; labels may be strings
+    if classes < 2 or labels is None or len(labels) != classes or transform not in TRANSFORMS:
+        return None  # one of two classes is told by the sign
     scores = _linear(builder, node, required(node, operands, 0), classes)
     if scores is None:
         return None
     best = arg_of(builder, scores, 1, 1, greatest=True, last=False)
-    if not np.array_equal(labels, np.arange(classes)):
-        best = builder.gather(builder.constant(labels), best, 0)
-    label = builder.reshape(best, shape_of(scores)[:1])
+    label = labelled(builder, node, builder.reshape(best, shape_of(scores)[:1]), labels)
     return [label, TRANSFORMS[transform](builder, scores)]
 
 

@@ -57,6 +57,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
             "Min Sum Mean Identity Where Mod BitShift Pow IsInf Clip SwiGLU"
         ),
     },
+    "encoders": {CLASSICAL: "CategoryMapper LabelEncoder OneHotEncoder ZipMap"},
     "grid_sampling": {
         "": "GridSample AffineGrid",
         MICROSOFT: "GridSample",

@@ -35,8 +35,12 @@ def add_host(
     arguments: Sequence[int],
     types: Sequence[tuple[DType, Shape | None]],
     op: str | None = None,
+    words: Sequence[str | int] = (),
 ) -> list[Value]:
-    """The results of a `host` operator that stands for an ONNX node, or is a part of it by a name of its own."""
+    """The results of a `host` operator that stands for an ONNX node, or is a part of it by a name of its own. `words`:
+    what it knows besides numbers.
+    """
+    told = {"op": op or node.op, "domain": node.domain, "arguments": tuple(map(int, arguments))}
     host = Node(
         name=builder.graph.unique_name(node.name),
         op=HOST,
@@ -45,7 +49,7 @@ def add_host(
             Value(builder.graph.unique_name(f"{node.name}.result"), dtype, shape)
             for _, (dtype, shape) in zip(node.outputs, types, strict=False)
         ),
-        attrs={"op": op or node.op, "domain": node.domain, "arguments": tuple(map(int, arguments))},
+        attrs={**told, "words": tuple(words)} if words else told,
         version=node.version,
         origin=node.origin,
         metadata=node.metadata,

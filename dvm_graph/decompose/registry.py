@@ -34,6 +34,7 @@ _HOMES: Mapping[tuple[str, str], str] = {
 _TABLE: dict[tuple[str, str], Decomposition] = {}
 _OF_CONTAINERS: set[Decomposition] = set()
 _OF_CONSTANTS: set[Decomposition] = set()
+_OF_STRINGS: set[Decomposition] = set()
 _PREFERENCES: dict[Decomposition, Preference] = {}
 
 
@@ -59,6 +60,16 @@ def of_containers(function: Decomposition) -> Decomposition:
 
 def takes_containers(function: Decomposition) -> bool:
     return function in _OF_CONTAINERS
+
+
+def of_strings(function: Decomposition) -> Decomposition:
+    """Marks one whose operands may be strings."""
+    _OF_STRINGS.add(function)
+    return function
+
+
+def takes_strings(function: Decomposition) -> bool:
+    return function in _OF_STRINGS
 
 
 def of_constants(function: Decomposition) -> Decomposition:

@@ -19,6 +19,7 @@ from dvm_graph.decompose.host import add_host
 from dvm_graph.decompose.operands import required, shape_of, text
 from dvm_graph.decompose.reductions import arg_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.strings import Words, class_labels, labelled
 from dvm_graph.errors import DamagedError
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
@@ -124,31 +125,31 @@ def tree_ensemble(builder: Builder, node: Node, operands: Operands) -> Results:
 @decomposition("TreeEnsembleClassifier", domain=CLASSICAL)
 def tree_ensemble_classifier(builder: Builder, node: Node, operands: Operands) -> Results:
     """The class that scores highest, of two the second where it scores enough, and the scores."""
-    labels = np.array(node.attrs.get("classlabels_int64s", ()), np.int64)
+    labels = class_labels(node, "classlabels_int64s")
     transform = text(node, "post_transform", "NONE")
-    if labels.size < 2:
+    if labels is None or len(labels) < 2:
         return None
     try:
         x = _rows(builder, required(node, operands, 0))
-        forest = _listed(node, x.dtype, "class", labels.size)
+        forest = _listed(node, x.dtype, "class", len(labels))
         base = _numbers(node, "base_values", x.dtype)
-        if labels.size == 2:
+        if len(labels) == 2:
             return _one_of_two(builder, node, x, forest, base, labels, transform)
-        if base.size not in (0, labels.size):
+        if base.size not in (0, len(labels)):
             return None
-        sums = _sums(builder, node, x, forest, labels.size, "SUM")
+        sums = _sums(builder, node, x, forest, len(labels), "SUM")
     except _UnlikeError:
         return None
     if base.size:
         sums = builder.add(sums, builder.constant(base))
-    elif not _always_said(forest, labels.size):
+    elif not _always_said(forest, len(labels)):
         return None  # a class that no leaf speaks of has no score
     best = arg_of(builder, sums, 1, 1, greatest=True, last=False)
     label = builder.reshape(best, shape_of(sums)[:1])
-    if not np.array_equal(labels, np.arange(labels.size)):
-        label = builder.gather(builder.constant(labels), label, 0)
     scores = _results(builder, transform, sums, DType.FLOAT32)
-    return None if scores is None else [label, *scores]
+    if scores is None:
+        return None
+    return [labelled(builder, node, label, labels), *scores]
 
 
 def _one_of_two(
@@ -157,7 +158,7 @@ def _one_of_two(
     x: Value,
     forest: _Ordered,
     base: _Floats,
-    labels: _Ints,
+    labels: Words | _Ints,
     transform: str,
 ) -> Results:
     """Where leaves speak of the first class alone: what they say is the score of the second."""
@@ -178,9 +179,8 @@ def _one_of_two(
         pair = [builder.sub(builder.scalar(1, DType.FLOAT32), score), score]
     else:
         pair = [builder.neg(score), score]
-    first, second = (builder.constant(labels[at : at + 1]) for at in (0, 1))
-    label = builder.select(builder.reshape(wins, shape_of(score)[:1]), second, first)
-    return [label, builder.concat(pair, 1)]
+    place = builder.cast(builder.reshape(wins, shape_of(score)[:1]), DType.INT64)
+    return [labelled(builder, node, place, labels), builder.concat(pair, 1)]
 
 
 def _results(builder: Builder, transform: str, sums: Value, dtype: DType) -> Results:

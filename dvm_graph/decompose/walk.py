@@ -37,6 +37,7 @@ from dvm_graph.decompose.registry import (
     find,
     takes_constants,
     takes_containers,
+    takes_strings,
 )
 from dvm_graph.decompose.squeezing import as_branches
 from dvm_graph.decompose.vendor_limits import expect_survival
@@ -48,7 +49,7 @@ from dvm_graph.errors import (
     ShapeError,
     UnsupportedError,
 )
-from dvm_graph.import_ import expand_function, infer_vendor, takes
+from dvm_graph.import_ import are_strings, expand_function, infer_vendor, takes
 from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import Options
@@ -579,10 +580,12 @@ def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:
 
 
 def _given_to(function: Decomposition, node: Node, operands: Sequence[Value | None]) -> bool:
-    """Whether a decomposition of sequences, or of constants of any type, takes such operands."""
+    """Whether a decomposition of sequences, of strings, or of constants of any type, takes such operands."""
     given = [value for value in operands if value is not None]
     if takes_containers(function):
         native = all(value.native for value in given)
+    elif takes_strings(function):
+        native = all(value.computable or are_strings(value) for value in given)
     else:
         constants = takes_constants(function)
         native = constants and all(value.computable or value.is_constant for value in given)

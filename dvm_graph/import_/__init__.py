@@ -15,11 +15,12 @@ from dvm_graph.import_.partition import (
     partition_opset,
 )
 from dvm_graph.import_.tensors import dtype_of
-from dvm_graph.import_.types import declared_shape, type_text
+from dvm_graph.import_.types import are_strings, declared_shape, string_type, type_text
 from dvm_graph.import_.vendor_library import cuts_sums_of_bytes, import_whole, whole_model
 
 __all__ = [
     "ImportedModel",
+    "are_strings",
     "cast_outputs",
     "compute_vendor",
     "cuts_sums_of_bytes",
@@ -36,6 +37,7 @@ __all__ = [
     "partition_model",
     "partition_models",
     "partition_opset",
+    "string_type",
     "takes",
     "type_text",
     "whole_model",

@@ -87,6 +87,19 @@ def optional_of(proto: bytes) -> Holding | None:
     return None if holding is None else replace(holding, shape=None, empty=True)
 
 
+def string_type(shape: Shape) -> bytes:
+    """The serialised type of a tensor of strings."""
+    dims = [dim if isinstance(dim, int) else str(dim) for dim in shape]
+    proto = onnx.helper.make_tensor_type_proto(onnx.TensorProto.STRING, dims)
+    serialized: bytes = proto.SerializeToString()
+    return serialized
+
+
+def are_strings(value: Value) -> bool:
+    """Whether it is a tensor of strings."""
+    return value.dtype is DType.OPAQUE and type_text(value) == "tensor(string)"
+
+
 def type_text(value: Value) -> str:
     """The type of a value as onnxruntime writes it: tensor(float), seq(tensor(int64))."""
     return _type_text(type_proto(value))

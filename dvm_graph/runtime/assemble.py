@@ -166,7 +166,7 @@ class _Steps:
                 yield "add_control", (step.name, bodies, *ports, step.turns, step.strands)
             elif isinstance(step, HostStep):
                 attrs, ports = step.node.attrs, (step.inputs, step.outputs)
-                about = (step.name, attrs["op"], attrs["arguments"])
+                about = (step.name, attrs["op"], attrs["arguments"], attrs.get("words", ()))
                 yield "add_host", (*about, *ports, step.given, step.wanted)
             elif step.outputs:
                 number = next(self._partitions)

@@ -17,6 +17,7 @@
 #include "runtime/bindings_program.h"
 #include "runtime/bindings_tensors.h"
 #include "runtime/bindings_values.h"
+#include "runtime/bindings_words.h"
 #include "runtime/errors.h"
 #include "runtime/memory.h"
 #include "runtime/panel_packing.h"
@@ -195,13 +196,18 @@ class ModelBuilder {
   }
 
   // `given`, `wanted`: of each operand and result of the operator, whether it is among the inputs
-  // and outputs.
-  void add_host(nb::handle name, nb::handle op, nb::handle arguments, nb::handle from,
-                nb::handle to, nb::handle given, nb::handle wanted) {
+  // and outputs. `words`: strings that it knows, if it is about such (runtime/bindings_words.h).
+  void add_host(nb::handle name, nb::handle op, nb::handle arguments, nb::handle words,
+                nb::handle from, nb::handle to, nb::handle given, nb::handle wanted) {
     HostCall call{{take<std::vector<uint32_t>>(from), take<std::vector<uint32_t>>(to),
                    take<std::string>(name)}};
-    call.function = find_host_function(take<std::string>(op));
+    const auto known = take<std::string>(op);
+    call.function = find_host_function(known);
     call.arguments = take<std::vector<int64_t>>(arguments);
+    if (call.function == nullptr) {
+      call.function = find_word_function(known);
+      if (call.function != nullptr) call.words = make_words(known, words, call.arguments);
+    }
     const auto givens = take<std::vector<bool>>(given), wants = take<std::vector<bool>>(wanted);
     call.given.assign(givens.begin(), givens.end());
     call.wanted.assign(wants.begin(), wants.end());
@@ -284,8 +290,8 @@ void bind_builder(nb::module_& module) {
       .def("add_control", &ModelBuilder::add_control, nb::arg("name"), nb::arg("bodies"),
            nb::arg("inputs"), nb::arg("outputs"), nb::arg("turns").none(), nb::arg("strands"))
       .def("add_host", &ModelBuilder::add_host, nb::arg("name"), nb::arg("op"),
-           nb::arg("arguments"), nb::arg("inputs"), nb::arg("outputs"), nb::arg("given"),
-           nb::arg("wanted"))
+           nb::arg("arguments"), nb::arg("words"), nb::arg("inputs"), nb::arg("outputs"),
+           nb::arg("given"), nb::arg("wanted"))
       .def("add_dims_write", &ModelBuilder::add_dims_write, nb::arg("value"), nb::arg("slots"))
       .def("add_binding", &ModelBuilder::add_binding, nb::arg("symbol"), nb::arg("value"),
            nb::arg("axis"), nb::arg("scale"), nb::arg("shift"))

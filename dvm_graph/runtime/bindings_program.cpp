@@ -135,6 +135,7 @@ PyProgram::PyProgram(Model model, std::shared_ptr<SharedDevice> device,
     const std::string& name = executor_->model().values[input].name;
     names_.push_back(interned(name));
   }
+  as_they_come_.resize(names_.size());
 }
 
 nb::list PyProgram::run(const nb::list& inputs, const nb::list& given, RunStatistics* record,
@@ -163,7 +164,12 @@ bool PyProgram::take(nb::handle feeds, std::vector<ArrayView>& arrays,
     const ModelValue& value = executor_->model().values[executor_->model().inputs[i]];
     const nb::handle feed = PyDict_GetItemWithError(feeds.ptr(), names_[i].ptr());
     if (!feed.is_valid() && PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (!feed.is_valid() || value.opaque || !is_array(feed)) return false;
+    if (!feed.is_valid()) return false;
+    if (as_they_come_[i]) {
+      tensors.push_back(value_keeping(nb::borrow(feed)));
+      continue;
+    }
+    if (value.opaque || !is_array(feed)) return false;
     ArrayView& array = arrays.emplace_back();
     std::optional<Tensor> tensor;
     if (array.open(feed)) tensor = array.known_tensor(value.dtype);
@@ -304,6 +310,7 @@ void bind_program(nb::module_& module) {
            nb::arg("stop").none() = nb::none(), nb::arg("options").none() = nb::none())
       .def("run_on", &PyProgram::run_on, nb::arg("feeds").none(), nb::arg("given"),
            nb::arg("record").none(), nb::arg("stop").none(), nb::arg("options").none())
+      .def("take_as_they_come", &PyProgram::take_as_they_come, nb::arg("inputs"))
       .def("forget", &PyProgram::forget)
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
       .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"), nb::arg("steps"),

@@ -57,6 +57,8 @@ class PyProgram {
   // and to be read where it lies. Else nothing runs, and None comes back.
   nb::object run_on(nb::handle feeds, const nb::list& given, RunStatistics* record,
                     const StopFlag* stop, nb::handle options);
+  // `run_on` takes these inputs as they come, whatever they are.
+  void take_as_they_come(std::vector<bool> inputs) { as_they_come_ = std::move(inputs); }
   void forget() { executor_->forget(); }
   std::map<std::string, int64_t> bind(const nb::list& inputs);
 
@@ -95,6 +97,7 @@ class PyProgram {
   const std::shared_ptr<Executor> executor_;
   std::vector<nb::object> constants_;  // keep the memory of constants alive
   std::vector<nb::object> names_;      // of inputs, as keys
+  std::vector<bool> as_they_come_;     // of inputs
 };
 
 void bind_program(nb::module_& module);

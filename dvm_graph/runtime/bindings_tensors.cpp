@@ -143,6 +143,16 @@ std::optional<Tensor> ArrayView::known_tensor(DType expected) const {
   return std::nullopt;
 }
 
+PyObject** ArrayView::objects() const {
+  if (std::strcmp(view_.format, "O") != 0) return nullptr;
+  return reinterpret_cast<PyObject**>(address_of(view_));
+}
+
+std::span<const int64_t> ArrayView::shape() const {
+  static_assert(sizeof(Py_ssize_t) == sizeof(int64_t));
+  return {view_.shape, static_cast<size_t>(view_.ndim)};
+}
+
 std::shared_ptr<void> keep_alive(nb::object object) {
   return {object.release().ptr(), [](void* pointer) {
             const nb::gil_scoped_acquire lock;

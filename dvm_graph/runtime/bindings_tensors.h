@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <utility>
@@ -32,6 +33,9 @@ class ArrayView {
   // Nothing for dtypes the core does not know.
   std::optional<Tensor> known_tensor(DType expected) const;
   int64_t bytes() const { return view_.len; }
+  // Arrays of Python's objects, which tensors do not have: null where it is none.
+  PyObject** objects() const;
+  std::span<const int64_t> shape() const;
   std::span<const std::byte> raw() const {
     return {static_cast<const std::byte*>(view_.buf), static_cast<size_t>(view_.len)};
   }

@@ -106,6 +106,7 @@ struct ControlCall : OuterCall {
 struct HostCall : OuterCall {
   HostFunction function = nullptr;
   std::vector<int64_t> arguments = {};
+  Tensor words = {};  // an opaque value, or absent
   // Of each operand and result that the operator has, whether it is among the call's.
   std::vector<char> given = {}, wanted = {};
 };

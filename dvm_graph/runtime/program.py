@@ -148,6 +148,7 @@ class Program:
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
         self._files = tuple(files)
+        core.take_as_they_come([_comes_as_it_is(port) for port in self._inputs])
         self._bfloats = [
             i for i, port in enumerate(outputs) if port.dtype is DType.BFLOAT16 and not port.opaque
         ]
@@ -378,10 +379,15 @@ def _input_array(port: Port, feed: ArrayLike) -> object:
     return array.view(np.uint16) if port.dtype is _BFLOAT16 else array
 
 
+def _comes_as_it_is(port: Port) -> bool:
+    """Strings and maps, which only who reads them looks at."""
+    return port.opaque and port.element is None and port.dtype is DType.OPAQUE
+
+
 def _as_it_comes(port: Port, feed: ArrayLike) -> object:
     if port.element is not None:
         return _held(port.name, port.element, feed)
-    if port.dtype is DType.OPAQUE:
+    if _comes_as_it_is(port):
         return feed
     array = np.asarray(_converted(port, feed), order="C")
     if array.dtype != port.numpy:

@@ -474,8 +474,8 @@ void Runner::run_host(const HostCall& call, const RunContext& run) {
     if (call.given[i] != 0) operands[i] = view_of(*input++);
   }
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
-  HostFrame frame(call.name, call.arguments, operands, call.wanted, results, output_pool_,
-                  host_scratch_, *device_);
+  HostFrame frame(call.name, call.arguments, call.words, operands, call.wanted, results,
+                  output_pool_, host_scratch_, *device_);
   call.function(frame);
   if (run.profiler != nullptr) run.profiler->did("host", call.name, start);
   std::erase_if(results, [](const Tensor& result) { return result.absent(); });

@@ -86,7 +86,8 @@ def say(
 def model(op: str, attributes: dict[str, Any], element: int, version: int) -> onnx.ModelProto:
     results = [("y", TensorProto.FLOAT)]
     if op == "TreeEnsembleClassifier":
-        results.insert(0, ("label", TensorProto.INT64))
+        of = TensorProto.STRING if "classlabels_strings" in attributes else TensorProto.INT64
+        results.insert(0, ("label", of))
     if op == "TreeEnsemble":
         results = [("y", element)]
     graph = helper.make_graph(
@@ -127,7 +128,10 @@ def same(
             wanted = reference.run(None, {"x": x})
             for got, want in zip(compiled.run({"x": x}), wanted, strict=True):
                 assert got.dtype == want.dtype and got.shape == want.shape
-                np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
+                if want.dtype == object:
+                    np.testing.assert_array_equal(got, want)
+                else:
+                    np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.DOUBLE])
@@ -169,11 +173,15 @@ def test_regressors(targets: int, share: float, base: int, fold: str, element: i
         same(model("TreeEnsembleRegressor", attributes, element, 3), element, rng, native)
 
 
-@pytest.mark.parametrize("labels", [[0, 1], [4, 5], [0, 1, 2], [7, -3, 9, 7]], ids=str)
+@pytest.mark.parametrize(
+    "labels",
+    [[0, 1], [4, 5], [0, 1, 2], [7, -3, 9, 7], ["no", "yes"], ["c", "a", "b"]],
+    ids=str,
+)
 @pytest.mark.parametrize("base", [False, True])
 @pytest.mark.parametrize("only", [None, 0, 1])
 @pytest.mark.parametrize("least", [0, -2])
-def test_classifiers(least: float, only: int | None, base: bool, labels: list[int]) -> None:
+def test_classifiers(least: float, only: int | None, base: bool, labels: list[Any]) -> None:
     """Leaves that speak of all classes, or of one, always or not; weights that may be negative."""
     rng = np.random.default_rng(len(labels))
     elements = [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64, TensorProto.INT32]
@@ -183,7 +191,8 @@ def test_classifiers(least: float, only: int | None, base: bool, labels: list[in
         say(forest, rng, [*range(len(labels))] if only is None else [only], share, least)
         count = 1 if only == 0 and len(labels) == 2 else len(labels)
         attributes = listed(forest, "class", element) | based(rng, count * base, element)
-        attributes |= {"classlabels_int64s": labels, "post_transform": transform}
+        kind = "strings" if isinstance(labels[0], str) else "int64s"
+        attributes |= {f"classlabels_{kind}": labels, "post_transform": transform}
         native = share == 1 and (only == 0 if len(labels) == 2 else base or only is None)
         same(model("TreeEnsembleClassifier", attributes, element, 3), element, rng, native)
 

@@ -11,6 +11,7 @@ void constant_extents(HostFrame& frame);
 void cumulative_product(HostFrame& frame);
 void cumulative_sum(HostFrame& frame);
 void expand_extents(HostFrame& frame);
+void key_places(HostFrame& frame);
 void max_unpool(HostFrame& frame);
 void non_max_suppression(HostFrame& frame);
 void non_zero(HostFrame& frame);

@@ -26,6 +26,7 @@ constexpr Entry kTable[] = {
     {"CumProd", cumulative_product},
     {"CumSum", cumulative_sum},
     {"ExpandExtents", expand_extents},
+    {"KeyPlaces", key_places},
     {"MaxUnpool", max_unpool},
     {"NonMaxSuppression", non_max_suppression},
     {"NonZero", non_zero},

@@ -37,11 +37,12 @@ class HostFrame {
  public:
   // `operands` and `results` have an entry for each that the operator has; absent are operands that
   // are omitted. `wanted` says which results anybody reads.
-  HostFrame(const std::string& name, std::span<const int64_t> arguments,
+  HostFrame(const std::string& name, std::span<const int64_t> arguments, const Tensor& words,
             std::span<const Tensor> operands, std::span<const char> wanted,
             std::span<Tensor> results, OutputPool& pool, Arena& scratch, SharedDevice& device)
       : name(name),
         arguments_(arguments),
+        words_(words),
         operands_(operands),
         wanted_(wanted),
         results_(results),
@@ -80,6 +81,8 @@ class HostFrame {
 
   // Throw CompileError where there is no such argument, or no such axis of an operand.
   int64_t argument(size_t index) const;
+  // What is known of strings (runtime/bindings_words.h); absent elsewhere.
+  const Tensor& words() const { return words_; }
   size_t axis(size_t argument, size_t rank) const;
 
   bool wants(size_t result) const { return result < wanted_.size() && wanted_[result] != 0; }
@@ -111,6 +114,7 @@ class HostFrame {
   const Tensor& operand_of(size_t index, size_t element_bytes) const;
 
   const std::span<const int64_t> arguments_;
+  const Tensor& words_;
   const std::span<const Tensor> operands_;
   const std::span<const char> wanted_;
   const std::span<Tensor> results_;

@@ -1,0 +1,186 @@
+#include "runtime/bindings_words.h"
+
+#include <string>
+#include <utility>
+
+#include "runtime/bindings_tensors.h"
+#include "runtime/errors.h"
+
+namespace nb = nanobind;
+
+namespace dvm {
+namespace {
+
+nb::handle numpy(const char* name) {
+  return nb::object(nb::module_::import_("numpy").attr(name)).release();
+}
+
+// An array of objects, and where they lie.
+struct Objects {
+  nb::object array;
+  ArrayView view;
+  PyObject** items = nullptr;
+  size_t count = 0;
+
+  // False: it is none.
+  bool open(nb::object of) {
+    array = std::move(of);
+    if (!is_array(array) || !view.open(array)) return false;
+    items = view.objects();
+    count = static_cast<size_t>(elements_of(view.shape()));
+    return items != nullptr;
+  }
+};
+
+// Of None's.
+Objects make_objects(std::span<const int64_t> shape) {
+  static const nb::handle empty = numpy("empty"), object = nb::str("O").release();
+  const nb::object extents = checked(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (size_t axis = 0; axis < shape.size(); axis++) {
+    PyTuple_SetItem(extents.ptr(), static_cast<Py_ssize_t>(axis),
+                    checked(PyLong_FromLongLong(shape[axis])).release().ptr());
+  }
+  Objects made;
+  made.open(
+      checked(PyObject_CallFunctionObjArgs(empty.ptr(), extents.ptr(), object.ptr(), nullptr)));
+  return made;
+}
+
+// What was fed as strings: an array of objects or of text, or a list.
+Objects strings_of(const HostFrame& frame, const Tensor& value) {
+  Objects strings;
+  const nb::object given = value_object(value, true);
+  if (strings.open(given)) return strings;
+  const bool listed = PyList_Check(given.ptr()) != 0;
+  static const nb::handle ndarray = numpy("ndarray"), asarray = numpy("asarray");
+  std::string kind;
+  if (!listed && PyObject_IsInstance(given.ptr(), ndarray.ptr()) == 1) {
+    kind = nb::cast<std::string>(given.attr("dtype").attr("kind"));
+  }
+  if (!listed && kind != "O" && kind != "U" && kind != "S") {
+    throw InputError(frame.name + " reads strings, and not what it was given");
+  }
+  if (!strings.open(asarray(given, "O", "C"))) {
+    throw InputError(frame.name + " reads strings, which are no array");
+  }
+  return strings;
+}
+
+// As `str` of it: what is None or a number is that text.
+int64_t number_of(PyObject* item, PyObject* numbers, int64_t other) {
+  nb::object text;
+  if (PyUnicode_CheckExact(item) == 0) {
+    text = checked(PyObject_Str(item));
+    item = text.ptr();
+  }
+  PyObject* const found = PyDict_GetItemWithError(numbers, item);
+  if (found != nullptr) return PyLong_AsLongLong(found);
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return other;
+}
+
+nb::handle words_of(const HostFrame& frame) {
+  return nb::handle(static_cast<PyObject*>(frame.words().owner.get()));
+}
+
+void string_places(HostFrame& frame) {
+  const nb::gil_scoped_acquire lock;
+  const Objects strings = strings_of(frame, frame.operand(0));
+  const int64_t other = frame.argument(frame.arguments() - 2);
+  const bool refuses = frame.argument(frame.arguments() - 1) != 0;
+  const std::span<const int64_t> extents = strings.view.shape();
+  auto* const numbers = frame.give<int64_t>(0, DType::i64, {extents.begin(), extents.end()});
+  PyObject* const known = words_of(frame).ptr();
+  for (size_t i = 0; i < strings.count; i++) {
+    const int64_t number = number_of(strings.items[i], known, other);
+    if (refuses && number == other) throw ExecutionError(frame.name + ": a string is not known");
+    if (numbers != nullptr) numbers[i] = number;
+  }
+}
+
+void strings_at(HostFrame& frame) {
+  if (!frame.wants(0)) return;
+  const Tensor& places = frame.operand(0);
+  const auto* const place = frame.data<int64_t>(0);
+  const nb::gil_scoped_acquire lock;
+  const nb::handle words = words_of(frame);
+  const Py_ssize_t count = PyTuple_Size(words.ptr());
+  const Objects strings = make_objects(places.shape);
+  for (size_t i = 0; i < strings.count; i++) {
+    if (place[i] < 0 || place[i] >= count) {
+      throw ExecutionError(frame.name + " has no string " + std::to_string(place[i]));
+    }
+    PyObject* const word = PyTuple_GetItem(words.ptr(), static_cast<Py_ssize_t>(place[i]));
+    Py_INCREF(word);
+    Py_DECREF(std::exchange(strings.items[i], word));
+  }
+  frame.give_value(0, tensor_keeping(strings.array));
+}
+
+void maps(HostFrame& frame) {
+  if (!frame.wants(0)) return;
+  const std::vector<int64_t>& shape = frame.operand(0).shape;
+  const auto* row = frame.data<float>(0);
+  const nb::gil_scoped_acquire lock;
+  const nb::handle keys = words_of(frame);
+  const Py_ssize_t entries = PyTuple_Size(keys.ptr());
+  const int64_t width = frame.argument(0);
+  const int64_t rows = shape.size() == 1 ? 1 : shape[0];
+  if (shape.empty() || shape.size() > 2 || shape.back() != width) {
+    throw ShapeError(frame.name + " has " + std::to_string(width) + " keys for rows of " +
+                     shape_text(shape));
+  }
+  const nb::object list = checked(PyList_New(rows));
+  for (int64_t i = 0; i < rows; i++, row += width) {
+    nb::object map = checked(PyDict_New());
+    for (Py_ssize_t entry = 0; entry < entries; entry++) {
+      const int64_t column = frame.argument(static_cast<size_t>(entry) + 1);
+      const nb::object number = checked(PyFloat_FromDouble(static_cast<double>(row[column])));
+      if (PyDict_SetItem(map.ptr(), PyTuple_GetItem(keys.ptr(), entry), number.ptr()) != 0) {
+        throw nb::python_error();
+      }
+    }
+    PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), map.release().ptr());
+  }
+  frame.give_value(0, tensor_keeping(list));
+}
+
+}  // namespace
+
+HostFunction find_word_function(std::string_view op) {
+  if (op == "StringPlaces") return string_places;
+  if (op == "StringsAt") return strings_at;
+  return op == "Maps" ? maps : nullptr;
+}
+
+Tensor make_words(std::string_view op, nb::handle words, std::span<const int64_t> arguments) {
+  const auto require = [](bool holds) {
+    if (!holds) throw CompileError("words and arguments of an operator do not fit");
+  };
+  nb::object keys = checked(PySequence_Tuple(words.ptr()));
+  const Py_ssize_t count = PyTuple_Size(keys.ptr());
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject* const word = PyTuple_GetItem(keys.ptr(), i);
+    require(PyUnicode_Check(word) != 0 || (op == "Maps" && PyLong_Check(word) != 0));
+  }
+  const auto numbers = static_cast<Py_ssize_t>(arguments.size());
+  if (op == "StringsAt") return tensor_keeping(std::move(keys));
+  if (op == "Maps") {
+    require(numbers == count + 1);
+    for (const int64_t column : arguments.subspan(1)) {
+      require(column >= 0 && column < arguments[0]);
+    }
+    return tensor_keeping(std::move(keys));
+  }
+  require(numbers == count + 2);
+  nb::object table = checked(PyDict_New());
+  for (Py_ssize_t i = 0; i < count; i++) {
+    const nb::object number = checked(PyLong_FromLongLong(arguments[static_cast<size_t>(i)]));
+    if (PyDict_SetItem(table.ptr(), PyTuple_GetItem(keys.ptr(), i), number.ptr()) != 0) {
+      throw nb::python_error();
+    }
+  }
+  return tensor_keeping(std::move(table));
+}
+
+}  // namespace dvm
