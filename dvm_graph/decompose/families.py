@@ -28,7 +28,8 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     },
     "classical": {
         CLASSICAL: (
-            "Scaler ArrayFeatureExtractor Imputer Normalizer LinearRegressor LinearClassifier"
+            "Scaler ArrayFeatureExtractor Imputer Normalizer LinearRegressor LinearClassifier "
+            "Binarizer FeatureVectorizer"
         ),
     },
     "contrib_attention": {MICROSOFT: "Attention MultiHeadAttention RotaryEmbedding"},
@@ -116,6 +117,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         MICROSOFT: "Range",
     },
     "spectral": {"": "DFT STFT"},
+    "support_vectors": {CLASSICAL: "SVMClassifier SVMRegressor"},
     "transposed_convolution": {"": "ConvTranspose"},
     "trees": {CLASSICAL: "TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor"},
 }

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvm_graph.decompose.classical import TRANSFORMS
+from dvm_graph.decompose.classical import TRANSFORMS, of_two
 from dvm_graph.decompose.families import CLASSICAL
 from dvm_graph.decompose.host import add_host
 from dvm_graph.decompose.operands import required, shape_of, text
@@ -173,14 +173,12 @@ def _one_of_two(
     shares = bool((forest.entry_weights >= 0).all())
     wins = builder.gt(score, builder.scalar(0.5 if shares else 0, x.dtype))
     score = builder.cast(score, DType.FLOAT32)
-    if transform == "LOGISTIC":
-        pair = [builder.sigmoid(builder.neg(score)), builder.sigmoid(score)]
-    elif shares:
-        pair = [builder.sub(builder.scalar(1, DType.FLOAT32), score), score]
+    if transform == "LOGISTIC" or shares:
+        both = of_two(builder, score, logistic=transform == "LOGISTIC")
     else:
-        pair = [builder.neg(score), score]
+        both = builder.concat([builder.neg(score), score], 1)
     place = builder.cast(builder.reshape(wins, shape_of(score)[:1]), DType.INT64)
-    return [labelled(builder, node, place, labels), builder.concat(pair, 1)]
+    return [labelled(builder, node, place, labels), both]
 
 
 def _results(builder: Builder, transform: str, sums: Value, dtype: DType) -> Results:

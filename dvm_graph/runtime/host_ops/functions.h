@@ -8,6 +8,7 @@ class HostFrame;
 void compress(HostFrame& frame);
 void concat_from_sequence(HostFrame& frame);
 void constant_extents(HostFrame& frame);
+void coupled_probabilities(HostFrame& frame);
 void cumulative_product(HostFrame& frame);
 void cumulative_sum(HostFrame& frame);
 void expand_extents(HostFrame& frame);

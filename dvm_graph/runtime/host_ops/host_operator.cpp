@@ -23,6 +23,7 @@ constexpr Entry kTable[] = {
     {"Compress", compress},
     {"ConcatFromSequence", concat_from_sequence},
     {"ConstantOfShapeExtents", constant_extents},
+    {"CoupledProbabilities", coupled_probabilities},
     {"CumProd", cumulative_product},
     {"CumSum", cumulative_sum},
     {"ExpandExtents", expand_extents},

@@ -3,8 +3,8 @@
 //   KeyPlaces   whether others are refused. Operands: x; keys of its type in ascending order,
 //   without
 //               NaN; int64, a number for each key, for all others, and for NaN.
-#include <algorithm>
-#include <cmath>
+#include <atomic>
+#include <bit>
 
 #include "runtime/errors.h"
 #include "runtime/host_ops/functions.h"
@@ -25,19 +25,29 @@ void places(HostFrame& frame) {
     throw CompileError(frame.name + " has other numbers than keys");
   }
   const int64_t other = numbers[count];
-  const bool refuses = frame.argument(0) != 0;
-  auto* const out = frame.give<int64_t>(0, DType::i64, shape);
-  for (int64_t i = 0; i < elements_of(shape); i++) {
-    int64_t number = other;
-    if (x[i] != x[i]) {
-      number = numbers[count + 1];
-    } else {
-      const T* const found = std::lower_bound(keys, keys + count, x[i]);
-      if (found != keys + count && *found == x[i]) number = numbers[found - keys];
+  const auto number_of = [&](T key) {
+    if (key != key) return numbers[count + 1];
+    if (count == 0) return other;
+    const T* first = keys;  // of those left, none before which is the key
+    for (int64_t left = count; left > 1;) {
+      const int64_t half = left / 2;
+      first += first[half - 1] < key ? half : 0;
+      left -= half;
     }
-    if (refuses && number == other) throw ExecutionError(frame.name + ": a key is not known");
-    if (out != nullptr) out[i] = number;
-  }
+    return *first == key ? numbers[first - keys] : other;
+  };
+  auto* const out = frame.give<int64_t>(0, DType::i64, shape);
+  const bool refuses = frame.argument(0) != 0;
+  std::atomic<bool> refused{false};
+  const int64_t steps = std::bit_width(static_cast<uint64_t>(count)) + 1;
+  frame.spread(elements_of(shape), steps, [&](int64_t begin, int64_t end, int64_t) {
+    for (int64_t i = begin; i < end; i++) {
+      const int64_t number = number_of(x[i]);
+      if (refuses && number == other) refused.store(true, std::memory_order_relaxed);
+      if (out != nullptr) out[i] = number;
+    }
+  });
+  if (refused) throw ExecutionError(frame.name + ": a key is not known");
 }
 
 }  // namespace
