@@ -14,7 +14,7 @@ from dvm_graph.decompose.registry import Decomposition, Operands, Results
 from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
 
-_MOVERS = frozenset(
+MOVERS = frozenset(
     [
         "DepthToSpace",
         "Expand",
@@ -63,7 +63,7 @@ def _moves(node: Node) -> bool:
     if node.op == "Resize":
         cropped = text(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
         return text(node, "mode", "nearest") == "nearest" and not cropped
-    return node.op in _MOVERS or node.op == "Concat"
+    return node.op in MOVERS or node.op == "Concat"
 
 
 def _keeps_order(meaning: Dequantized) -> bool:

@@ -1,7 +1,8 @@
 """Strings of a known vocabulary: kernels have their places in it, and strings are where they come in and go out.
 
-In: places, and the words at them; or strings, and a number for each word. Out: `host` operators that need the
-interpreter, `StringPlaces`, `StringsAt` and `Maps` (`runtime/bindings_words.h`), and `KeyPlaces`, the same of numbers.
+In: places, and the words at them; strings, and a number for each word; operators that move strings. Out: `host` operators
+that need the interpreter, `StringPlaces`, `StringNumbers`, `StringsAt` and `Maps` (`runtime/bindings_words.h`), and `KeyPlaces`,
+the same of numbers. What is moved, or looked up of strings that are picked, is places (`Picked`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dvm_graph.decompose.arithmetic import dim_value
+from dvm_graph.decompose.families import CLASSICAL
 from dvm_graph.decompose.host import add_host
+from dvm_graph.decompose.moving import MOVERS
 from dvm_graph.decompose.operands import shape_of
-from dvm_graph.import_ import string_type
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.decompose.registry import Decomposition, Operands, Results
+from dvm_graph.import_ import are_strings, string_type
+from dvm_graph.ir import DType, Node, Picked, Value
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import product
 
 Words = Sequence[str]
 
@@ -59,12 +65,33 @@ def class_labels(node: Node, numbers: str) -> Words | NDArray[np.int64] | None:
     return words or integers
 
 
-def strings_at(builder: Builder, node: Node, places: Value, words: Words) -> Value:
-    """Strings, of places that are inside."""
+def strings_at(
+    builder: Builder, node: Node, places: Value, words: Words, sources: Sequence[Value] = ()
+) -> Value:
+    """Strings at places among words, and behind these in the sources; all places are inside."""
     types = [(DType.OPAQUE, places.shape)]
-    (result,) = add_host(builder, node, [places], (), types, "StringsAt", words)
+    (result,) = add_host(builder, node, [places, *sources], (), types, "StringsAt", words)
     result.opaque_type = string_type(shape_of(places))
+    result.picked = Picked(places, tuple(words), tuple(sources))
     return result
+
+
+def picked(builder: Builder, node: Node, strings: Value) -> Picked:
+    """Strings of a known shape as places: of constants, of what they were taken from, or of themselves."""
+    if strings.picked is not None:
+        return strings.picked
+    if strings.data is not None:
+        texts, places = np.unique(strings.data.astype(str), return_inverse=True)
+        if are_texts(texts.tolist()):
+            of_constants = np.asarray(places, np.int64).reshape(strings.data.shape)
+            return Picked(builder.constant(of_constants), tuple(texts.tolist()))
+    key = ("StringNumbers", strings)
+    numbers = builder.shared(key)
+    if numbers is None:
+        types = [(DType.INT64, strings.shape)]
+        (numbers,) = add_host(builder, node, [strings], (), types, "StringNumbers")
+        builder.share(key, numbers)
+    return Picked(numbers, (), (strings,))
 
 
 def string_places(
@@ -78,8 +105,77 @@ def string_places(
     refuses: bool = False,
 ) -> Value:
     """The number of each string, and `other` of those that are no word, if they are not refused."""
+    operands, taken = [strings], strings.picked
+    if taken is not None and not taken.words:
+        operands = [taken.places, *taken.sources]
+    elif taken is not None and not taken.sources and not refuses:
+        known = dict(zip(words, numbers, strict=True))
+        table = np.array([known.get(word, other) for word in taken.words], np.int64)
+        return builder.gather(builder.constant(table), taken.places, 0)
     arguments, types = [*numbers, other, refuses], [(DType.INT64, strings.shape)]
-    return add_host(builder, node, [strings], arguments, types, "StringPlaces", words)[0]
+    return add_host(builder, node, operands, arguments, types, "StringPlaces", words)[0]
+
+
+def moves_strings(node: Node, operands: Operands) -> bool:
+    """Whether it only moves strings of known ranks."""
+    given = [value for value in operands if value is not None]
+    moved = given if node.op == "Concat" else given[:1]
+    others = given[len(moved) :]
+    return (
+        ((node.op in _MOVERS and not node.domain) or _is_extractor(node))
+        and bool(moved)
+        and all(are_strings(value) and value.shape is not None for value in moved)
+        and all(value.computable for value in others)
+    )
+
+
+_MOVERS = MOVERS | {"Concat"}
+
+
+def _is_extractor(node: Node) -> bool:
+    return node.op == "ArrayFeatureExtractor" and node.domain == CLASSICAL
+
+
+def moved_strings(
+    builder: Builder, node: Node, operands: Operands, function: Decomposition
+) -> Results:
+    """What moves strings moves their places."""
+    if node.op == "Identity":
+        return [operands[0]]
+    count = len(operands) if node.op == "Concat" else 1
+    strings = [value for value in operands[:count] if value is not None]
+    parts = [picked(builder, node, value) for value in strings]
+    places, words, sources = _in_one(builder, parts)
+    results = function(builder, node, [*places, *operands[count:]])
+    if results is None:
+        return None
+    return [None if y is None else strings_at(builder, node, y, words, sources) for y in results]
+
+
+def _in_one(
+    builder: Builder, parts: Sequence[Picked]
+) -> tuple[list[Value], Words, Sequence[Value]]:
+    """Places among the words and sources of all."""
+    first = parts[0]
+    if all((part.words, part.sources) == (first.words, first.sources) for part in parts):
+        return [part.places for part in parts], first.words, first.sources
+    words = [word for part in parts for word in part.words]
+    sources = [source for part in parts for source in part.sources]
+    places, before, behind = [], 0, dim_value(builder, len(words), DType.INT64)
+    for part in parts:
+        own = len(part.words)
+        among_words = builder.add(part.places, builder.scalar(before, DType.INT64))
+        in_sources = builder.add(part.places, builder.sub(behind, builder.scalar(own, DType.INT64)))
+        if own and part.sources:
+            is_word = builder.lt(part.places, builder.scalar(own, DType.INT64))
+            places.append(builder.select(is_word, among_words, in_sources))
+        else:
+            places.append(among_words if own else in_sources)
+        before += own
+        for source in part.sources:
+            size = dim_value(builder, product(shape_of(source)), DType.INT64)
+            behind = builder.add(behind, size)
+    return places, words, sources
 
 
 def key_places(

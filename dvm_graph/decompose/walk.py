@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -40,6 +41,7 @@ from dvm_graph.decompose.registry import (
     takes_strings,
 )
 from dvm_graph.decompose.squeezing import as_branches
+from dvm_graph.decompose.strings import moved_strings, moves_strings
 from dvm_graph.decompose.vendor_limits import expect_survival
 from dvm_graph.decompose.words import has_odd_words
 from dvm_graph.errors import (
@@ -153,6 +155,9 @@ class _Walk:
         for output in node.outputs:
             made = self._values.get(output, output)
             made.members = made.members and tuple(folded.get(v, v) for v in made.members)
+            if made.picked is not None:
+                places = made.picked.places
+                made.picked = replace(made.picked, places=folded.get(places, places))
             self._values[output] = folded.get(made, made)
 
     def _value(self, value: Value) -> Value:
@@ -217,14 +222,20 @@ class _Walk:
         function = find(node)
         if function is None:
             return False
-        if not _given_to(function, node, operands) and not _computable(node, operands):
+        moves = moves_strings(node, operands) and takes(node, operands)
+        if (
+            not moves
+            and not _given_to(function, node, operands)
+            and not _computable(node, operands)
+        ):
             return False
         if not self._options.strict and faster_as_vendor(function, node, operands):
             return False
         mark = len(self._graph)
         self._builder.most_axes = 0
-        results = moved(self._builder, node, operands, function)
-        if results is None:
+        move = moved_strings if moves else moved
+        results = move(self._builder, node, operands, function)
+        if results is None and not moves:
             results = function(self._builder, node, operands)
         if results is None or self._builder.most_axes > MAX_AXES:
             self._take_back(mark)

@@ -1,7 +1,17 @@
 """The graph, its element types and basic operators, its text form and its verifier."""
 
 from dvm_graph.ir.dtypes import DType
-from dvm_graph.ir.graph import BASIC, Dim, Graph, Holding, ModelMetadata, Node, Shape, Value
+from dvm_graph.ir.graph import (
+    BASIC,
+    Dim,
+    Graph,
+    Holding,
+    ModelMetadata,
+    Node,
+    Picked,
+    Shape,
+    Value,
+)
 from dvm_graph.ir.operators import (
     FOR_PRODUCTS,
     FUNCTIONS,
@@ -18,6 +28,7 @@ from dvm_graph.ir.widening import widened
 __all__ = [
     "BASIC",
     "Holding",
+    "Picked",
     "OPERATORS",
     "FOR_PRODUCTS",
     "FUNCTIONS",

@@ -57,6 +57,15 @@ class Holding:
     """It holds none: tensors of any shape may be added."""
 
 
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Strings as places, of type int64, among words and behind them the strings of tensors."""
+
+    places: Value
+    words: tuple[str, ...] = ()
+    sources: tuple[Value, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class Value:
     """A tensor, or what is `OPAQUE`: graph input, constant, or result of a node."""
@@ -77,6 +86,8 @@ class Value:
     """Of OPAQUE values that are sequences and optional values of tensors that kernels can hold."""
     members: tuple[Value, ...] | None = None
     """What such a value holds, where it is known: tensors of the same graph."""
+    picked: Picked | None = None
+    """Of strings that are taken from others."""
 
     @property
     def rank(self) -> int:

@@ -1,7 +1,9 @@
 #include "runtime/bindings_words.h"
 
+#include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/bindings_tensors.h"
 #include "runtime/errors.h"
@@ -83,34 +85,77 @@ nb::handle words_of(const HostFrame& frame) {
   return nb::handle(static_cast<PyObject*>(frame.words().owner.get()));
 }
 
+// Strings as they were given, or those at places, which count through several tensors of them one
+// behind the other.
+class Strings {
+ public:
+  Strings(const HostFrame& frame, size_t first) : name_(frame.name) {
+    for (size_t i = first; i < frame.operands(); i++) {
+      parts_.push_back(strings_of(frame, frame.operand(i)));
+    }
+  }
+
+  const Objects& part(size_t index) const { return parts_[index]; }
+
+  PyObject* at(int64_t place) const {
+    for (const Objects& part : parts_) {
+      const auto count = static_cast<int64_t>(part.count);
+      if (place >= 0 && place < count) return part.items[place];
+      place -= count;
+    }
+    throw ExecutionError(name_ + " reads a string that is not there");
+  }
+
+ private:
+  const std::string& name_;
+  std::vector<Objects> parts_;
+};
+
+std::vector<int64_t> extents_of(const Objects& objects) {
+  const std::span<const int64_t> shape = objects.view.shape();
+  return {shape.begin(), shape.end()};
+}
+
 void string_places(HostFrame& frame) {
+  const bool picks = frame.operand(0).kind == ValueKind::tensor && frame.operands() > 1;
+  const auto* const place = picks ? frame.data<int64_t>(0) : nullptr;
   const nb::gil_scoped_acquire lock;
-  const Objects strings = strings_of(frame, frame.operand(0));
+  const Strings strings(frame, picks ? 1 : 0);
   const int64_t other = frame.argument(frame.arguments() - 2);
   const bool refuses = frame.argument(frame.arguments() - 1) != 0;
-  const std::span<const int64_t> extents = strings.view.shape();
-  auto* const numbers = frame.give<int64_t>(0, DType::i64, {extents.begin(), extents.end()});
+  const std::vector<int64_t> shape = picks ? frame.operand(0).shape : extents_of(strings.part(0));
+  auto* const numbers = frame.give<int64_t>(0, DType::i64, shape);
   PyObject* const known = words_of(frame).ptr();
-  for (size_t i = 0; i < strings.count; i++) {
-    const int64_t number = number_of(strings.items[i], known, other);
+  for (int64_t i = 0; i < elements_of(shape); i++) {
+    PyObject* const item = picks ? strings.at(place[i]) : strings.part(0).items[i];
+    const int64_t number = number_of(item, known, other);
     if (refuses && number == other) throw ExecutionError(frame.name + ": a string is not known");
     if (numbers != nullptr) numbers[i] = number;
   }
 }
 
+void string_numbers(HostFrame& frame) {
+  std::vector<int64_t> shape;
+  {
+    const nb::gil_scoped_acquire lock;
+    shape = extents_of(strings_of(frame, frame.operand(0)));
+  }
+  auto* const numbers = frame.give<int64_t>(0, DType::i64, shape);
+  if (numbers != nullptr) std::iota(numbers, numbers + elements_of(shape), int64_t{0});
+}
+
 void strings_at(HostFrame& frame) {
   if (!frame.wants(0)) return;
-  const Tensor& places = frame.operand(0);
   const auto* const place = frame.data<int64_t>(0);
   const nb::gil_scoped_acquire lock;
+  const Strings sources(frame, 1);
   const nb::handle words = words_of(frame);
   const Py_ssize_t count = PyTuple_Size(words.ptr());
-  const Objects strings = make_objects(places.shape);
+  const Objects strings = make_objects(frame.operand(0).shape);
   for (size_t i = 0; i < strings.count; i++) {
-    if (place[i] < 0 || place[i] >= count) {
-      throw ExecutionError(frame.name + " has no string " + std::to_string(place[i]));
-    }
-    PyObject* const word = PyTuple_GetItem(words.ptr(), static_cast<Py_ssize_t>(place[i]));
+    PyObject* const word = place[i] >= 0 && place[i] < count
+                               ? PyTuple_GetItem(words.ptr(), static_cast<Py_ssize_t>(place[i]))
+                               : sources.at(place[i] - count);
     Py_INCREF(word);
     Py_DECREF(std::exchange(strings.items[i], word));
   }
@@ -150,6 +195,7 @@ void maps(HostFrame& frame) {
 HostFunction find_word_function(std::string_view op) {
   if (op == "StringPlaces") return string_places;
   if (op == "StringsAt") return strings_at;
+  if (op == "StringNumbers") return string_numbers;
   return op == "Maps" ? maps : nullptr;
 }
 
@@ -164,7 +210,7 @@ Tensor make_words(std::string_view op, nb::handle words, std::span<const int64_t
     require(PyUnicode_Check(word) != 0 || (op == "Maps" && PyLong_Check(word) != 0));
   }
   const auto numbers = static_cast<Py_ssize_t>(arguments.size());
-  if (op == "StringsAt") return tensor_keeping(std::move(keys));
+  if (op == "StringsAt" || op == "StringNumbers") return tensor_keeping(std::move(keys));
   if (op == "Maps") {
     require(numbers == count + 1);
     for (const int64_t column : arguments.subspan(1)) {

@@ -3,11 +3,14 @@
 // these are where a string comes in or goes out. Called as the functions of runtime/host_ops are;
 // what each knows besides, `words`, is made once of text and numbers.
 //
-//   StringPlaces   words: strings; arguments: a number for each, and for all others, and whether
-//                  others are refused. The numbers of strings, int64.
-//   StringsAt      words: strings. Those at places, int64, which are inside.
-//   Maps           words: keys, strings or integers; arguments: how many numbers a row has, and
-//                  which of them is whose. A dict for each row of float32, in a list.
+//   StringPlaces    words: strings; arguments: a number for each, and for all others, and whether
+//                   others are refused. The numbers of strings, int64; or of strings at places,
+//                   int64, in the operands behind, one behind the other.
+//   StringNumbers   Where each string of a tensor is, int64: row-major.
+//   StringsAt       words: strings, behind which those of further operands stand. Those at places,
+//                   int64.
+//   Maps            words: keys, strings or integers; arguments: how many numbers a row has, and
+//                   which of them is whose. A dict for each row of float32, in a list.
 #pragma once
 
 #include <nanobind/nanobind.h>
