@@ -15,6 +15,7 @@ from dvm_graph.check.bound_extents import EXTENTS, compute_extents
 from dvm_graph.check.bounded import Bounded
 from dvm_graph.check.extents import satisfied
 from dvm_graph.check.oracle import run_vendor, stored
+from dvm_graph.check.own_operators import OWN, compute_own
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Graph, Node, Value
@@ -41,6 +42,10 @@ def run_call(node: Node, reference: Reference) -> list[Bounded]:
     operands = [reference.operand(value) for value in node.inputs if value is not None]
     if node.op == "host" and node.attrs["op"] == "ConcatFromSequence":
         _expect_join(operands[0].value.item(), *node.attrs["arguments"])
+    if node.op == "host" and node.attrs["op"] in OWN:
+        values = [value for value in node.inputs if value is not None]
+        arrays = [stored(reference.operand(value), value.dtype) for value in values]
+        return [_foreign(compute_own(node, arrays), all(map(_is_exact, operands)))]
     if node.op != "control":
         exact = all(map(_is_exact, operands))
         return [_foreign(array, exact) for array in run_vendor(node, node.outputs, reference)]

@@ -1,0 +1,68 @@
+"""Operators of the host that are no operators of ONNX, by numpy: what their results mean.
+
+In: the operator, its arguments and words, operands as arrays. Out: its result. Those over given strings are left out: no
+inputs of such are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dvm_graph.ir import Node
+
+Array: TypeAlias = np.ndarray[Any, Any]
+_Meaning: TypeAlias = Callable[[Node, Sequence[Array]], Array]
+
+
+def compute_own(node: Node, operands: Sequence[Array]) -> Array:
+    """The result of an operator of `OWN`."""
+    return OWN[node.attrs["op"]](node, operands)
+
+
+def _strings_at(node: Node, operands: Sequence[Array]) -> Array:
+    return np.array(node.attrs["words"], object)[operands[0]]
+
+
+def _maps(node: Node, operands: Sequence[Array]) -> Array:
+    """As one object."""
+    columns = node.attrs["arguments"][1:]
+    box = np.empty((), object)
+    box[()] = [
+        dict(zip(node.attrs["words"], row[list(columns)].tolist(), strict=True))
+        for row in np.atleast_2d(operands[0])
+    ]
+    return box
+
+
+def _key_places(_: Node, operands: Sequence[Array]) -> Array:
+    x, keys, numbers = operands
+    found = np.searchsorted(keys, x).clip(max=max(keys.size - 1, 0))
+    known = keys[found] == x if keys.size else np.zeros(x.shape, bool)
+    places = np.where(known, found, keys.size)
+    return numbers[np.where(x != x, keys.size + 1, places)]
+
+
+def _coupled(node: Node, operands: Sequence[Array]) -> Array:
+    """Near the minimum that is searched: another search ends elsewhere, but not far away."""
+    (classes,) = node.attrs["arguments"]
+    first, second = np.triu_indices(classes, 1)
+    rows = []
+    for pairs in operands[0].astype(np.float64):
+        against = np.zeros((classes, classes))
+        against[first, second], against[second, first] = pairs, 1 - pairs
+        q = -against.T * against
+        np.fill_diagonal(q, (against**2).sum(0))
+        border = np.block([[q, np.ones((classes, 1))], [np.ones((1, classes)), np.zeros((1, 1))]])
+        rows.append(np.linalg.lstsq(border, np.eye(classes + 1)[classes], rcond=None)[0][:classes])
+    return np.array(rows).reshape(-1, classes)
+
+
+OWN: Mapping[str, _Meaning] = {
+    "CoupledProbabilities": _coupled,
+    "KeyPlaces": _key_places,
+    "Maps": _maps,
+    "StringsAt": _strings_at,
+}

@@ -1,0 +1,71 @@
+"""What the host's own operators mean: models of them are checked, and a wrong meaning is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from dvm_graph.check import own_operators, validate
+from dvm_graph.decompose import decompose
+from dvm_graph.import_ import import_onnx
+from dvm_graph.ir import Node
+from dvm_graph.options import Options
+from dvm_graph.symbolic import Facts, Symbols
+from tests.decompose.reference import session
+from tests.end_to_end.categories import alone
+from tests.end_to_end.test_support_vectors import KERNELS, fixed, labels, numbers, rows, vectors
+
+SCORES = np.zeros((2, 3), np.float32)
+
+
+def models() -> dict[str, onnx.ModelProto]:
+    keys = {"keys_floats": [1.0, 2.0, 0.0, -1.0], "values_int64s": [4, 3, 2, 1]}
+    machine: dict[str, Any] = {**KERNELS["RBF"], **vectors([3, 4, 2]), **labels("strings", 3)}
+    shares = {"prob_a": numbers(3, seed=5), "prob_b": numbers(3, seed=6)}
+    return {
+        "KeyPlaces": alone("LabelEncoder", keys, SCORES, 2),
+        "Maps": alone("ZipMap", {"classlabels_int64s": [2, 1, 5]}, SCORES),
+        "StringsAt": fixed("SVMClassifier", machine, rows(), 2),
+        "CoupledProbabilities": fixed("SVMClassifier", {**machine, **shares}, rows(), 2),
+    }
+
+
+@pytest.mark.parametrize("op", sorted(own_operators.OWN))
+def test_models_are_checked(op: str) -> None:
+    report = validate(models()[op])
+    assert report.findings == []
+    ran = {subject.name: subject.runs for subject in report.subjects}
+    assert ran["decompose"] > 0 and ran["whole run"] > 0
+
+
+def host(op: str, arguments: tuple[int, ...], words: tuple[str, ...] = ()) -> Node:
+    return Node("n", "host", (), (), {"op": op, "arguments": arguments, "words": words})
+
+
+def test_keys_and_words_by_hand() -> None:
+    x, keys = np.array([[2.0, np.nan], [7.0, -1.0]]), np.array([-1.0, 2.0])
+    numbers_of = np.array([10, 20, 30, 40])
+    places = own_operators.compute_own(host("KeyPlaces", (0,)), [x, keys, numbers_of])
+    np.testing.assert_array_equal(places, [[20, 40], [30, 10]])
+    strings = own_operators.compute_own(host("StringsAt", (), ("a", "b")), [np.array([1, 0, 1])])
+    assert strings.tolist() == ["b", "a", "b"]
+    maps = own_operators.compute_own(host("Maps", (3, 2, 0), ("a", "b")), [np.array([[1, 2, 3]])])
+    assert maps.item() == [{"a": 3, "b": 1}]
+
+
+def test_probabilities_are_those_of_onnxruntime() -> None:
+    """But for where its search ends."""
+    proto = models()["CoupledProbabilities"]
+    x = rows(nan=False)
+    _, wanted = session(proto).run(None, {"x": x})
+    graph = decompose(import_onnx(proto, Options(), Symbols()), Facts(Symbols()), Options())
+    (node,) = (node for node in graph.nodes if node.attrs.get("op") == "CoupledProbabilities")
+    machine = {**KERNELS["RBF"], **vectors([3, 4, 2]), **labels("strings", 3)}
+    _, scores = session(fixed("SVMClassifier", machine, x, 2)).run(None, {"x": x})
+    a, b = (np.array(numbers(3, seed=seed), np.float32) for seed in (5, 6))
+    pairs = (1 / (1 + np.exp(scores * a + b))).clip(1e-7, 1 - 1e-7)
+    got = own_operators.compute_own(node, [pairs])
+    np.testing.assert_allclose(got, wanted, atol=5e-3)
