@@ -1,5 +1,5 @@
 """Operators of image and audio models, each alone, against onnxruntime: those that read images at points, the suppression
-of boxes, windows over few channels, Fourier transforms, ensembles of trees, norms of groups between convolutions, and element-wise functions.
+of boxes, windows over few channels, Fourier transforms, ensembles of trees, pipelines of scikit-learn, norms of groups between convolutions, and element-wise functions.
 
 `python -m benchmarks.units.alone [--threads 2] [--rounds 20] [--only deform]`
 
@@ -21,6 +21,7 @@ from onnx import helper
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.units.pipelines import pipelines
 from benchmarks.units.recurrent import Feeds, Party, medians
 from dvm_graph import Options
 
@@ -328,6 +329,7 @@ def forests() -> Iterator[_Case]:
 
 _CASES = (
     forests,
+    pipelines,
     grid_samples,
     roi_aligns,
     suppressions,
