@@ -143,14 +143,13 @@ std::optional<Tensor> ArrayView::known_tensor(DType expected) const {
   return std::nullopt;
 }
 
-PyObject** ArrayView::objects() const {
-  if (std::strcmp(view_.format, "O") != 0) return nullptr;
-  return reinterpret_cast<PyObject**>(address_of(view_));
-}
-
-std::span<const int64_t> ArrayView::shape() const {
-  static_assert(sizeof(Py_ssize_t) == sizeof(int64_t));
-  return {view_.shape, static_cast<size_t>(view_.ndim)};
+std::optional<Tensor> ArrayView::objects() const {
+  if (std::strcmp(view_.format, "O") != 0) return std::nullopt;
+  return Tensor{DType::u8,
+                {view_.shape, view_.shape + view_.ndim},
+                address_of(view_),
+                nullptr,
+                ValueKind::object};
 }
 
 std::shared_ptr<void> keep_alive(nb::object object) {
@@ -180,6 +179,7 @@ Tensor value_keeping(nb::object object) {
   ArrayView array;
   if (!array.open(object)) return tensor_keeping(std::move(object));
   std::optional<Tensor> given = array.known_tensor(DType::u8);
+  if (!given) given = array.objects();
   if (!given) return tensor_keeping(std::move(object));
   given->owner = keep_alive(std::move(object));
   return *std::move(given);

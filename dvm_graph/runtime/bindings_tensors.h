@@ -5,7 +5,6 @@
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <utility>
@@ -33,9 +32,8 @@ class ArrayView {
   // Nothing for dtypes the core does not know.
   std::optional<Tensor> known_tensor(DType expected) const;
   int64_t bytes() const { return view_.len; }
-  // Arrays of Python's objects, which tensors do not have: null where it is none.
-  PyObject** objects() const;
-  std::span<const int64_t> shape() const;
+  // As an opaque value whose data are Python's objects; nothing where it has others.
+  std::optional<Tensor> objects() const;
   std::span<const std::byte> raw() const {
     return {static_cast<const std::byte*>(view_.buf), static_cast<size_t>(view_.len)};
   }
@@ -51,8 +49,9 @@ bool is_array(nanobind::handle object);
 Tensor tensor_keeping(nanobind::object object);
 std::shared_ptr<void> keep_alive(nanobind::object object);
 
-// An opaque value as it comes. Arrays are tensors that keep them, lists of arrays sequences of
-// copies, None is an optional value that holds nothing; anything else is the object.
+// An opaque value as it comes. Arrays are tensors that keep them, or what is said of their objects,
+// lists of arrays sequences of copies, None is an optional value that holds nothing; anything else
+// is the object.
 Tensor value_keeping(nanobind::object object);
 
 // The reverse. `lends`: whoever gets it reads it only, and lets go of it soon; else arrays that

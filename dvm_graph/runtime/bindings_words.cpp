@@ -17,42 +17,28 @@ nb::handle numpy(const char* name) {
   return nb::object(nb::module_::import_("numpy").attr(name)).release();
 }
 
-// An array of objects, and where they lie.
-struct Objects {
-  nb::object array;
-  ArrayView view;
-  PyObject** items = nullptr;
-  size_t count = 0;
+bool are_objects(const Tensor& value) {
+  return value.kind == ValueKind::object && value.data != nullptr;
+}
 
-  // False: it is none.
-  bool open(nb::object of) {
-    array = std::move(of);
-    if (!is_array(array) || !view.open(array)) return false;
-    items = view.objects();
-    count = static_cast<size_t>(elements_of(view.shape()));
-    return items != nullptr;
-  }
-};
+PyObject** objects_in(const Tensor& value) { return reinterpret_cast<PyObject**>(value.data); }
 
-// Of None's.
-Objects make_objects(std::span<const int64_t> shape) {
+// An array of None's.
+Tensor make_objects(std::span<const int64_t> shape) {
   static const nb::handle empty = numpy("empty"), object = nb::str("O").release();
   const nb::object extents = checked(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
   for (size_t axis = 0; axis < shape.size(); axis++) {
     PyTuple_SetItem(extents.ptr(), static_cast<Py_ssize_t>(axis),
                     checked(PyLong_FromLongLong(shape[axis])).release().ptr());
   }
-  Objects made;
-  made.open(
+  return value_keeping(
       checked(PyObject_CallFunctionObjArgs(empty.ptr(), extents.ptr(), object.ptr(), nullptr)));
-  return made;
 }
 
-// What was fed as strings: an array of objects or of text, or a list.
-Objects strings_of(const HostFrame& frame, const Tensor& value) {
-  Objects strings;
+// What was fed as strings, an array of objects or of text, or a list, as an array of objects.
+Tensor strings_of(const HostFrame& frame, const Tensor& value) {
+  if (are_objects(value)) return value;
   const nb::object given = value_object(value, true);
-  if (strings.open(given)) return strings;
   const bool listed = PyList_Check(given.ptr()) != 0;
   static const nb::handle ndarray = numpy("ndarray"), asarray = numpy("asarray");
   std::string kind;
@@ -62,9 +48,8 @@ Objects strings_of(const HostFrame& frame, const Tensor& value) {
   if (!listed && kind != "O" && kind != "U" && kind != "S") {
     throw InputError(frame.name + " reads strings, and not what it was given");
   }
-  if (!strings.open(asarray(given, "O", "C"))) {
-    throw InputError(frame.name + " reads strings, which are no array");
-  }
+  Tensor strings = value_keeping(asarray(given, "O", "C"));
+  if (!are_objects(strings)) throw InputError(frame.name + " reads strings, which are no array");
   return strings;
 }
 
@@ -72,6 +57,7 @@ Objects strings_of(const HostFrame& frame, const Tensor& value) {
 int64_t number_of(PyObject* item, PyObject* numbers, int64_t other) {
   nb::object text;
   if (PyUnicode_CheckExact(item) == 0) {
+    const nb::object kept = nb::borrow(item);
     text = checked(PyObject_Str(item));
     item = text.ptr();
   }
@@ -95,12 +81,12 @@ class Strings {
     }
   }
 
-  const Objects& part(size_t index) const { return parts_[index]; }
+  const Tensor& part(size_t index) const { return parts_[index]; }
 
   PyObject* at(int64_t place) const {
-    for (const Objects& part : parts_) {
-      const auto count = static_cast<int64_t>(part.count);
-      if (place >= 0 && place < count) return part.items[place];
+    for (const Tensor& part : parts_) {
+      const int64_t count = elements_of(part.shape);
+      if (place >= 0 && place < count) return objects_in(part)[place];
       place -= count;
     }
     throw ExecutionError(name_ + " reads a string that is not there");
@@ -108,13 +94,8 @@ class Strings {
 
  private:
   const std::string& name_;
-  std::vector<Objects> parts_;
+  std::vector<Tensor> parts_;
 };
-
-std::vector<int64_t> extents_of(const Objects& objects) {
-  const std::span<const int64_t> shape = objects.view.shape();
-  return {shape.begin(), shape.end()};
-}
 
 void string_places(HostFrame& frame) {
   const bool picks = frame.operand(0).kind == ValueKind::tensor && frame.operands() > 1;
@@ -123,11 +104,11 @@ void string_places(HostFrame& frame) {
   const Strings strings(frame, picks ? 1 : 0);
   const int64_t other = frame.argument(frame.arguments() - 2);
   const bool refuses = frame.argument(frame.arguments() - 1) != 0;
-  const std::vector<int64_t> shape = picks ? frame.operand(0).shape : extents_of(strings.part(0));
+  const std::vector<int64_t>& shape = (picks ? frame.operand(0) : strings.part(0)).shape;
   auto* const numbers = frame.give<int64_t>(0, DType::i64, shape);
   PyObject* const known = words_of(frame).ptr();
   for (int64_t i = 0; i < elements_of(shape); i++) {
-    PyObject* const item = picks ? strings.at(place[i]) : strings.part(0).items[i];
+    PyObject* const item = picks ? strings.at(place[i]) : objects_in(strings.part(0))[i];
     const int64_t number = number_of(item, known, other);
     if (refuses && number == other) throw ExecutionError(frame.name + ": a string is not known");
     if (numbers != nullptr) numbers[i] = number;
@@ -135,10 +116,10 @@ void string_places(HostFrame& frame) {
 }
 
 void string_numbers(HostFrame& frame) {
-  std::vector<int64_t> shape;
-  {
+  std::vector<int64_t> shape = frame.operand(0).shape;
+  if (!are_objects(frame.operand(0))) {
     const nb::gil_scoped_acquire lock;
-    shape = extents_of(strings_of(frame, frame.operand(0)));
+    shape = strings_of(frame, frame.operand(0)).shape;
   }
   auto* const numbers = frame.give<int64_t>(0, DType::i64, shape);
   if (numbers != nullptr) std::iota(numbers, numbers + elements_of(shape), int64_t{0});
@@ -151,15 +132,15 @@ void strings_at(HostFrame& frame) {
   const Strings sources(frame, 1);
   const nb::handle words = words_of(frame);
   const Py_ssize_t count = PyTuple_Size(words.ptr());
-  const Objects strings = make_objects(frame.operand(0).shape);
-  for (size_t i = 0; i < strings.count; i++) {
+  Tensor strings = make_objects(frame.operand(0).shape);
+  for (int64_t i = 0; i < elements_of(strings.shape); i++) {
     PyObject* const word = place[i] >= 0 && place[i] < count
                                ? PyTuple_GetItem(words.ptr(), static_cast<Py_ssize_t>(place[i]))
                                : sources.at(place[i] - count);
     Py_INCREF(word);
-    Py_DECREF(std::exchange(strings.items[i], word));
+    Py_DECREF(std::exchange(objects_in(strings)[i], word));
   }
-  frame.give_value(0, tensor_keeping(strings.array));
+  frame.give_value(0, std::move(strings));
 }
 
 void maps(HostFrame& frame) {

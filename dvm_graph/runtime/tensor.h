@@ -17,7 +17,8 @@ enum class ValueKind : uint8_t {
   tensor,
   sequence,  // runtime/sequence.h
   none,      // an optional value that holds nothing
-  object     // what the executor does not look into: strings, maps
+  object  // what the executor does not look into: strings, maps; of an array of Python's objects,
+          // shape and data are those
 };
 
 struct Tensor {
