@@ -81,10 +81,10 @@ def picked(builder: Builder, node: Node, strings: Value) -> Picked:
     if strings.picked is not None:
         return strings.picked
     if strings.data is not None:
-        texts, places = np.unique(strings.data.astype(str), return_inverse=True)
-        if are_texts(texts.tolist()):
-            of_constants = np.asarray(places, np.int64).reshape(strings.data.shape)
-            return Picked(builder.constant(of_constants), tuple(texts.tolist()))
+        texts = strings.data.reshape(-1).tolist()
+        known = {word: place for place, word in enumerate(dict.fromkeys(texts))}
+        places = np.array([known[word] for word in texts], np.int64).reshape(strings.data.shape)
+        return Picked(builder.constant(places), tuple(known))
     key = ("StringNumbers", strings)
     numbers = builder.shared(key)
     if numbers is None:
@@ -117,7 +117,7 @@ def string_places(
 
 
 def moves_strings(node: Node, operands: Operands) -> bool:
-    """Whether it only moves strings of known ranks."""
+    """Whether it only moves strings of known ranks, and no bytes that are no text."""
     given = [value for value in operands if value is not None]
     moved = given if node.op == "Concat" else given[:1]
     others = given[len(moved) :]
@@ -125,6 +125,7 @@ def moves_strings(node: Node, operands: Operands) -> bool:
         ((node.op in _MOVERS and not node.domain) or _is_extractor(node))
         and bool(moved)
         and all(are_strings(value) and value.shape is not None for value in moved)
+        and all(value.data is None or are_texts(value.data.reshape(-1).tolist()) for value in moved)
         and all(value.computable for value in others)
     )
 

@@ -13,7 +13,7 @@ import dvm_graph
 from tests.end_to_end.categories import assert_agrees, model_of
 
 WORDS = ["a", "b", "c", "é", ""]
-CONSTANT = np.array([["a", "q", "b"], ["é", "", "a"]], object)
+CONSTANT = np.array([["a", "q", "b"], ["é", "", "a\0"]], object)
 NUMBERS: dict[str, list[int]] = {
     "shape": [-1],
     "columns": [0, 3, 1],
