@@ -1,5 +1,6 @@
 #include "runtime/bindings_words.h"
 
+#include <functional>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -35,6 +36,16 @@ Tensor make_objects(std::span<const int64_t> shape) {
       checked(PyObject_CallFunctionObjArgs(empty.ptr(), extents.ptr(), object.ptr(), nullptr)));
 }
 
+// Makes something of what was fed, which may break in any manner.
+nb::object made_of(const HostFrame& frame, const std::function<nb::object()>& make) {
+  try {
+    return make();
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) throw;
+    throw InputError(frame.name + " reads strings, which these are not: " + error.what());
+  }
+}
+
 // What was fed as strings, an array of objects or of text, or a list, as an array of objects.
 Tensor strings_of(const HostFrame& frame, const Tensor& value) {
   if (are_objects(value)) return value;
@@ -48,17 +59,17 @@ Tensor strings_of(const HostFrame& frame, const Tensor& value) {
   if (!listed && kind != "O" && kind != "U" && kind != "S") {
     throw InputError(frame.name + " reads strings, and not what it was given");
   }
-  Tensor strings = value_keeping(asarray(given, "O", "C"));
+  Tensor strings = value_keeping(made_of(frame, [&] { return asarray(given, "O", "C"); }));
   if (!are_objects(strings)) throw InputError(frame.name + " reads strings, which are no array");
   return strings;
 }
 
 // As `str` of it: what is None or a number is that text.
-int64_t number_of(PyObject* item, PyObject* numbers, int64_t other) {
+int64_t number_of(const HostFrame& frame, PyObject* item, PyObject* numbers, int64_t other) {
   nb::object text;
   if (PyUnicode_CheckExact(item) == 0) {
     const nb::object kept = nb::borrow(item);
-    text = checked(PyObject_Str(item));
+    text = made_of(frame, [&] { return checked(PyObject_Str(kept.ptr())); });
     item = text.ptr();
   }
   PyObject* const found = PyDict_GetItemWithError(numbers, item);
@@ -109,7 +120,7 @@ void string_places(HostFrame& frame) {
   PyObject* const known = words_of(frame).ptr();
   for (int64_t i = 0; i < elements_of(shape); i++) {
     PyObject* const item = picks ? strings.at(place[i]) : objects_in(strings.part(0))[i];
-    const int64_t number = number_of(item, known, other);
+    const int64_t number = number_of(frame, item, known, other);
     if (refuses && number == other) throw ExecutionError(frame.name + ": a string is not known");
     if (numbers != nullptr) numbers[i] = number;
   }

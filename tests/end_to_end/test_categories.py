@@ -191,6 +191,22 @@ def test_what_is_no_string_is_refused() -> None:
     assert_agrees(proto, *({"x": feed} for feed in feeds))
 
 
+class NoText:
+    """It breaks when it is asked for it."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_what_has_no_text_is_refused() -> None:
+    proto = alone("LabelEncoder", {"keys_strings": ["a"], "values_int64s": [1]}, objects("a"), 2)
+    compiled = dvm_graph.optimize(proto)
+    for feed in (objects("a", NoText()), [NoText()]):
+        with pytest.raises(dvm_graph.InputError, match="no text"):
+            compiled.run({"x": feed})
+    assert compiled.run({"x": objects("a")})[0].tolist() == [1]
+
+
 def test_lists_of_strings_are_taken() -> None:
     proto = alone("LabelEncoder", {"keys_strings": ["a"], "values_int64s": [1]}, objects("a"), 2)
     assert_agrees(proto, {"x": ["a", "b"]}, {"x": []}, {"x": [["a"]]})

@@ -213,18 +213,18 @@ def test_kernels_go_on_behind_a_loop() -> None:
 
 def test_kernels_go_on_behind_an_if() -> None:
     """Branches of one rank and two extents, and an operator that cannot move into them."""
+    odd: dict[str, Any] = {"domain": CLASSICAL, "imputed_value_floats": [9.0, 8.0]}
     choice = node(
         "If", "c", "r",
         then_branch=body([node("Concat", "x x", "a", axis=0)], "", "a"),
-        else_branch=body([node("Normalizer", "x", "b", domain=CLASSICAL)], "", "b"),
+        else_branch=body([node("Imputer", "x", "b", **odd)], "", "b"),
     )  # fmt: skip
-    normal = node("Normalizer", "r", "t", domain=CLASSICAL)
-    nodes = [choice, normal, node("Sub", "r t", "y")]
+    nodes = [choice, node("Imputer", "r", "t", **odd), node("Sub", "r t", "y")]
     feeds = [{"x": X.reshape(3, 4), "c": np.array(c)} for c in (True, False)]
     source = model(nodes, feeds[0])
     source.opset_import.append(helper.make_opsetid(CLASSICAL, 1))
     mine = assert_as_onnxruntime(source, *feeds)
-    assert set(mine.report().vendor_operators) == {f"Normalizer (Normalizer:{n})" for n in "bt"}
+    assert set(mine.report().vendor_operators) == {f"Imputer (Imputer:{n})" for n in "bt"}
     assert mine.report().kernels == 1
 
 
