@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from dvm_graph.decompose.arithmetic import dim_value
 from dvm_graph.decompose.families import CLASSICAL
-from dvm_graph.decompose.host import add_host
+from dvm_graph.decompose.host import add_host, fresh_dim
 from dvm_graph.decompose.moving import MOVERS
 from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.registry import Decomposition, Operands, Results
 from dvm_graph.import_ import are_strings, string_type
-from dvm_graph.ir import DType, Node, Picked, Value
+from dvm_graph.ir import DType, Node, Picked, Shape, Value
+from dvm_graph.symbolic import solve
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
 
@@ -85,13 +86,26 @@ def picked(builder: Builder, node: Node, strings: Value) -> Picked:
         known = {word: place for place, word in enumerate(dict.fromkeys(texts))}
         places = np.array([known[word] for word in texts], np.int64).reshape(strings.data.shape)
         return Picked(builder.constant(places), tuple(known))
+    return Picked(_numbers(builder, node, strings), (), (strings,))
+
+
+def _numbers(builder: Builder, node: Node, strings: Value) -> Value:
+    """The place of each string among all, which tells their extents."""
     key = ("StringNumbers", strings)
     numbers = builder.shared(key)
     if numbers is None:
-        types = [(DType.INT64, strings.shape)]
+        types = [(DType.INT64, _told_by_runs(builder, node, shape_of(strings)))]
         (numbers,) = add_host(builder, node, [strings], (), types, "StringNumbers")
         builder.share(key, numbers)
-    return Picked(numbers, (), (strings,))
+    return numbers
+
+
+def _told_by_runs(builder: Builder, node: Node, shape: Shape) -> Shape:
+    """Extents of strings, which no kernel's operand tells: dims that they do not tell either are others."""
+    return tuple(
+        dim if isinstance(dim, int) or solve(dim) is not None else fresh_dim(builder, node, 0, axis)
+        for axis, dim in enumerate(shape)
+    )
 
 
 def string_places(
@@ -112,7 +126,10 @@ def string_places(
         known = dict(zip(words, numbers, strict=True))
         table = np.array([known.get(word, other) for word in taken.words], np.int64)
         return builder.gather(builder.constant(table), taken.places, 0)
-    arguments, types = [*numbers, other, refuses], [(DType.INT64, strings.shape)]
+    shape = shape_of(operands[0])
+    if operands[0] is strings:
+        shape = _told_by_runs(builder, node, shape)
+    arguments, types = [*numbers, other, refuses], [(DType.INT64, shape)]
     return add_host(builder, node, operands, arguments, types, "StringPlaces", words)[0]
 
 
@@ -146,7 +163,7 @@ def moved_strings(
     count = len(operands) if node.op == "Concat" else 1
     strings = [value for value in operands[:count] if value is not None]
     parts = [picked(builder, node, value) for value in strings]
-    places, words, sources = _in_one(builder, parts)
+    places, words, sources = _in_one(builder, node, parts)
     results = function(builder, node, [*places, *operands[count:]])
     if results is None:
         return None
@@ -154,7 +171,7 @@ def moved_strings(
 
 
 def _in_one(
-    builder: Builder, parts: Sequence[Picked]
+    builder: Builder, node: Node, parts: Sequence[Picked]
 ) -> tuple[list[Value], Words, Sequence[Value]]:
     """Places among the words and sources of all."""
     first = parts[0]
@@ -174,7 +191,7 @@ def _in_one(
             places.append(among_words if own else in_sources)
         before += own
         for source in part.sources:
-            size = dim_value(builder, product(shape_of(source)), DType.INT64)
+            size = dim_value(builder, product(shape_of(_numbers(builder, node, source))))
             behind = builder.add(behind, size)
     return places, words, sources
 

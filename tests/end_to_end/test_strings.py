@@ -150,6 +150,15 @@ def test_labels_are_moved_and_looked_up_as_places() -> None:
     assert "String" not in str(dvm_graph.optimize(proto).report())
 
 
+@pytest.mark.parametrize("encoder", ["", "numbers"])
+@pytest.mark.parametrize("name", ["Transpose", "two", "Reshape", "Identity"])
+def test_extents_that_no_dim_is_told_by(name: str, encoder: str) -> None:
+    proto = moving(MOVES[name], encoder)
+    for port in proto.graph.input:
+        port.type.tensor_type.shape.dim[0].dim_param = "n//2"
+    assert_agrees(proto, fed(4, proto), fed(1, proto))
+
+
 def test_extents_of_two_strings_contradict_each_other() -> None:
     proto = moving(MOVES["two sideways"], "numbers")
     feed = fed(4, proto)
