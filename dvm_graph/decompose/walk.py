@@ -28,17 +28,13 @@ import numpy as np
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.continuations import Behind, Opened, continued
 from dvm_graph.decompose.control import build_control
-from dvm_graph.decompose.host import HOST_OPERATORS
 from dvm_graph.decompose.loops import as_loop
 from dvm_graph.decompose.moving import moved
+from dvm_graph.decompose.native_operands import computable, given_to
 from dvm_graph.decompose.regions import BodyResults, Deduced, ResultType, deduce_control
 from dvm_graph.decompose.registry import (
-    Decomposition,
     faster_as_vendor,
     find,
-    takes_constants,
-    takes_containers,
-    takes_strings,
 )
 from dvm_graph.decompose.squeezing import as_branches
 from dvm_graph.decompose.strings import moved_strings, moves_strings
@@ -51,7 +47,7 @@ from dvm_graph.errors import (
     ShapeError,
     UnsupportedError,
 )
-from dvm_graph.import_ import are_strings, expand_function, infer_vendor, takes
+from dvm_graph.import_ import expand_function, infer_vendor, takes
 from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import Options
@@ -62,15 +58,6 @@ from dvm_graph.symbolic.folding import Folding
 VENDOR = "vendor"
 _MAX_DEPTH = 4
 """Bodies inside bodies are deduced down to here: each may be walked several times for the one around."""
-_UINT64_OPERATORS = (
-    "Add Sub Mul Equal Sum Identity Where Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile "
-    "Slice Split Concat Pad Gather GatherND GatherElements Shape Size DepthToSpace SpaceToDepth "
-    "ConstantOfShape BitwiseAnd BitwiseOr BitwiseXor BitwiseNot"
-)
-"""What is right on 64-bit integers whichever way their sign bit is read: kernels compute uint64 as
-int64."""
-
-
 _Way: TypeAlias = Callable[[Node, Sequence[Value | None]], bool]
 _BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 _LOG = logging.getLogger(__name__)
@@ -223,11 +210,7 @@ class _Walk:
         if function is None:
             return False
         moves = moves_strings(node, operands) and takes(node, operands)
-        if (
-            not moves
-            and not _given_to(function, node, operands)
-            and not _computable(node, operands)
-        ):
+        if not (moves or given_to(function, node, operands) or computable(node, operands)):
             return False
         if not self._options.strict and faster_as_vendor(function, node, operands):
             return False
@@ -244,7 +227,7 @@ class _Walk:
         return True
 
     def _try_body(self, node: Node, operands: Sequence[Value | None]) -> bool:
-        if not _computable(node, operands):
+        if not computable(node, operands):
             return False
         body = expand_function(node, operands, self._graph)
         mark = len(self._graph)
@@ -588,27 +571,3 @@ def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:
     if condition is None or any(dim != 1 for dim in condition.shape or ()):
         return False
     return all(len(region) <= MAX_BRANCH_NODES for region in node.regions)
-
-
-def _given_to(function: Decomposition, node: Node, operands: Sequence[Value | None]) -> bool:
-    """Whether a decomposition of sequences, of strings, or of constants of any type, takes such operands."""
-    given = [value for value in operands if value is not None]
-    if takes_containers(function):
-        native = all(value.native for value in given)
-    elif takes_strings(function):
-        native = all(value.computable or are_strings(value) for value in given)
-    else:
-        constants = takes_constants(function)
-        native = constants and all(value.computable or value.is_constant for value in given)
-    return native and takes(node, operands)
-
-
-def _computable(node: Node, operands: Sequence[Value | None]) -> bool:
-    """Whether the node's operands are of known ranks and of types that the operator is defined for, and
-    that kernels compute with.
-    """
-    given = [value for value in operands if value is not None]
-    if node.regions or not all(value.computable for value in given) or not takes(node, operands):
-        return False
-    unsigned = any(value.dtype is DType.UINT64 for value in given)
-    return not unsigned or node.op in (*_UINT64_OPERATORS.split(), *HOST_OPERATORS)

@@ -1,0 +1,49 @@
+"""Whether operands are such that a node may be decomposed: of known ranks, of types that its operator is defined for, and
+that kernels compute with; or sequences, strings and constants where a decomposition takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dvm_graph.decompose.host import HOST_OPERATORS
+from dvm_graph.decompose.registry import (
+    Decomposition,
+    takes_constants,
+    takes_containers,
+    takes_strings,
+)
+from dvm_graph.import_ import are_strings, takes
+from dvm_graph.ir import DType, Node, Value
+
+_UINT64_OPERATORS = (
+    "Add Sub Mul Equal Sum Identity Where Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile "
+    "Slice Split Concat Pad Gather GatherND GatherElements Shape Size DepthToSpace SpaceToDepth "
+    "ConstantOfShape BitwiseAnd BitwiseOr BitwiseXor BitwiseNot"
+)
+"""What is right on 64-bit integers whichever way their sign bit is read: kernels compute uint64 as
+int64."""
+
+
+def given_to(function: Decomposition, node: Node, operands: Sequence[Value | None]) -> bool:
+    """Whether a decomposition of sequences, of strings, or of constants of any type, takes such operands."""
+    given = [value for value in operands if value is not None]
+    if takes_containers(function):
+        native = all(value.native for value in given)
+    elif takes_strings(function):
+        native = all(value.computable or are_strings(value) for value in given)
+    else:
+        constants = takes_constants(function)
+        native = constants and all(value.computable or value.is_constant for value in given)
+    return native and takes(node, operands)
+
+
+def computable(node: Node, operands: Sequence[Value | None]) -> bool:
+    """Whether the node's operands are of known ranks and of types that the operator is defined for, and
+    that kernels compute with.
+    """
+    given = [value for value in operands if value is not None]
+    if node.regions or not all(value.computable for value in given) or not takes(node, operands):
+        return False
+    unsigned = any(value.dtype is DType.UINT64 for value in given)
+    return not unsigned or node.op in (*_UINT64_OPERATORS.split(), *HOST_OPERATORS)
