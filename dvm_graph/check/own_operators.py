@@ -60,9 +60,42 @@ def _coupled(node: Node, operands: Sequence[Array]) -> Array:
     return np.array(rows).reshape(-1, classes)
 
 
+def _tree_sums(node: Node, operands: Sequence[Array]) -> Array:
+    """Rows go down a tree side by side, a step at a time; leaves follow themselves."""
+    targets, fold, *_ = node.attrs["arguments"]
+    x, table, trees, features, nan, *weights = operands
+    record = [("limit", x.dtype), ("column", "i4"), ("first", "i4"), ("weight", x.dtype)]
+    nodes = table.view(record)[:, 0]
+    units = nodes.itemsize // 8
+    columns, rows = np.where(np.isnan(x[:, features]), nan, x[:, features]), np.arange(len(x))
+    combine, start = ((np.add, 0), (np.minimum, np.inf), (np.maximum, -np.inf))[fold]
+    sums = np.full((len(x), targets), start, x.dtype)
+    for root, _, farthest in trees:
+        at = np.full(len(x), root // units)
+        for _ in range(farthest):
+            node_of = nodes[at]
+            above = columns[rows, node_of["column"]] > node_of["limit"]
+            at = node_of["first"] // units + above
+        leaf = nodes[at]["weight"]
+        if not weights:
+            sums[:, 0] = combine(sums[:, 0], leaf)
+            continue
+        numbers = np.ascontiguousarray(leaf).view("i4").reshape(len(x), -1)[:, 0]
+        if len(weights) == 1:
+            sums = combine(sums, weights[0].reshape(-1, targets)[numbers])
+            continue
+        said, ends, targets_of = weights
+        for row, number in enumerate(numbers):
+            for entry in range(ends[number], ends[number + 1]):
+                cell = row, targets_of[entry]
+                sums[cell] = combine(sums[cell], said[entry])
+    return sums
+
+
 OWN: Mapping[str, _Meaning] = {
     "CoupledProbabilities": _coupled,
     "KeyPlaces": _key_places,
     "Maps": _maps,
     "StringsAt": _strings_at,
+    "TreeSums": _tree_sums,
 }

@@ -15,6 +15,7 @@ from dvm_graph.ir import Node
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Facts, Symbols
 from tests.decompose.reference import session
+from tests.end_to_end import test_trees
 from tests.end_to_end.categories import alone
 from tests.end_to_end.test_support_vectors import KERNELS, fixed, labels, numbers, rows, vectors
 
@@ -30,12 +31,39 @@ def models() -> dict[str, onnx.ModelProto]:
         "Maps": alone("ZipMap", {"classlabels_int64s": [2, 1, 5]}, SCORES),
         "StringsAt": fixed("SVMClassifier", machine, rows(), 2),
         "CoupledProbabilities": fixed("SVMClassifier", {**machine, **shares}, rows(), 2),
+        "TreeSums": forest(1, 1, "SUM"),
     }
+
+
+def forest(targets: int, share: float, fold: str) -> onnx.ModelProto:
+    """Leaves speak of a share of the targets."""
+    rng = np.random.default_rng(0)
+    said = test_trees.regressor(rng, targets, share, fold, onnx.TensorProto.FLOAT)
+    return test_trees.model("TreeEnsembleRegressor", said, onnx.TensorProto.FLOAT, 3)
+
+
+def test_every_own_operator_has_a_model() -> None:
+    assert models().keys() == own_operators.OWN.keys()
 
 
 @pytest.mark.parametrize("op", sorted(own_operators.OWN))
 def test_models_are_checked(op: str) -> None:
-    report = validate(models()[op])
+    is_checked(models()[op])
+
+
+@pytest.mark.parametrize(
+    ("targets", "share", "fold"),
+    [
+        *((3, 1, fold) for fold in ("SUM", "AVERAGE", "MIN", "MAX")),
+        *((40, 0.1, fold) for fold in ("SUM", "AVERAGE")),  # others are onnxruntime's
+    ],
+)
+def test_trees_whose_leaves_speak_of_several_targets(targets: int, share: float, fold: str) -> None:
+    is_checked(forest(targets, share, fold))
+
+
+def is_checked(model: onnx.ModelProto) -> None:
+    report = validate(model)
     assert report.findings == []
     ran = {subject.name: subject.runs for subject in report.subjects}
     assert ran["decompose"] > 0 and ran["whole run"] > 0

@@ -148,6 +148,15 @@ def test_every_comparison(mode: str, tracks: bool, element: int) -> None:
 TRANSFORMS = ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"]
 
 
+def regressor(
+    rng: np.random.Generator, targets: int, share: float, fold: str, element: int
+) -> dict[str, Any]:
+    forest = trees(rng, MODES[:1], 9, 12, False)
+    say(forest, rng, [*range(targets)], share, -2)
+    attributes = listed(forest, "target", element)
+    return {**attributes, "n_targets": targets, "aggregate_function": fold}
+
+
 def based(rng: np.random.Generator, count: int, element: int) -> dict[str, Any]:
     values = rng.integers(-8, 9, count) / 4
     if element == TensorProto.DOUBLE:
@@ -163,10 +172,7 @@ def based(rng: np.random.Generator, count: int, element: int) -> dict[str, Any]:
 )
 def test_regressors(targets: int, share: float, base: int, fold: str, element: int) -> None:
     rng = np.random.default_rng(targets)
-    forest = trees(rng, MODES[:1], 9, 12, False)
-    say(forest, rng, [*range(targets)], share, -2)
-    attributes = listed(forest, "target", element) | based(rng, base, element)
-    attributes |= {"n_targets": targets, "aggregate_function": fold}
+    attributes = regressor(rng, targets, share, fold, element) | based(rng, base, element)
     for transform in [*TRANSFORMS, "PROBIT"]:
         native = transform != "PROBIT" and (share == 1 or (not base and fold in ("SUM", "AVERAGE")))
         attributes["post_transform"] = transform
