@@ -78,19 +78,18 @@ struct Room {
   int64_t each = 0;
 };
 
-// For so many times `each`, or more of it.
-Room take_with_room(int64_t times, int64_t each, int64_t more, OutputPool& pool, const char* name) {
-  int64_t bytes = 0;
-  if (!__builtin_mul_overflow(times, more, &bytes)) {
+// For so many times `each`, which can be counted, and `room` more behind each where that is to be
+// had.
+Room take_with_room(int64_t times, int64_t each, int64_t room, OutputPool& pool, const char* name) {
+  int64_t with_room = 0, bytes = 0;
+  if (!__builtin_add_overflow(each, room, &with_room) &&
+      !__builtin_mul_overflow(times, with_room, &bytes)) {
     try {
-      return {pool.take(bytes, name), more};
+      return {pool.take(bytes, name), with_room};
     } catch (const OutOfMemoryError&) {  // this may be the last turn
     }
   }
-  if (__builtin_mul_overflow(times, each, &bytes)) {
-    throw OutOfMemoryError(std::string(name) + " needs more than 2^63 bytes");
-  }
-  return {pool.take(bytes, name), each};
+  return {pool.take(times * each, name), each};
 }
 
 // Rows begin with room for so many bytes in all, and on cache lines.
@@ -117,7 +116,7 @@ bool GrowingState::grows(const Dims& dims, int64_t elements, int64_t apart) cons
 
 void GrowingPlace::hold(const Tensor& before, int64_t wanted, OutputPool& pool, const char* name) {
   if (has(before) && wanted <= bytes) return;
-  Room room = take_with_room(1, wanted, wanted + wanted / 2, pool, name);
+  Room room = take_with_room(1, wanted, wanted / 2, pool, name);
   std::memcpy(room.memory.get(), before.data, static_cast<size_t>(bytes_of(before)));
   memory = std::move(room.memory);
   bytes = room.each;
@@ -129,9 +128,14 @@ void GrowingPlace::hold_rows(Tensor& before, int64_t elements, OutputPool& pool,
   RowLayout rows = layout_of(before);
   if (!is_there) rows.pitch = rows.bytes;
   const auto size = static_cast<int64_t>(size_of(before.dtype));
-  const int64_t more = std::max(elements + elements / 2, kFirstBytes / (rows.count * size));
-  const int64_t lines = ceil_div(more * size, kRowBytes) * kRowBytes;
-  Room room = take_with_room(rows.count, elements * size, lines, pool, name);
+  int64_t each = 0, all = 0;  // nobody has measured yet what the turn makes
+  if (__builtin_mul_overflow(elements, size, &each) ||
+      __builtin_mul_overflow(rows.count, each, &all)) {
+    throw OutOfMemoryError(std::string(name) + " needs more than 2^63 bytes");
+  }
+  const int64_t more = std::max(each + each / 2, kFirstBytes / rows.count);  // of two rows or more
+  const int64_t lines = ceil_div(more, kRowBytes) * kRowBytes;
+  Room room = take_with_room(rows.count, each, lines - each, pool, name);
   copy_rows(rows, before.data, static_cast<std::byte*>(room.memory.get()), room.each);
   memory = std::move(room.memory);
   apart = room.each / size;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@ namespace {
 // Up to an eighth more than asked for, so that outputs which grow step by step reuse their memory.
 int64_t rounded(int64_t bytes) {
   const auto eighth = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes))) / 8;
+  if (bytes > std::numeric_limits<int64_t>::max() - eighth) return bytes;  // not to be had
   return (bytes + eighth - 1) / eighth * eighth;
 }
 
@@ -98,7 +100,6 @@ OutputPool::OutputPool() : shelf_(std::make_shared<Shelf>()) {}
 std::shared_ptr<void> OutputPool::take(int64_t bytes, const char* what) {
   if (bytes < kSmallest) return allocate(bytes, what);
   bytes = rounded(bytes);
-  taken_[run_] += bytes;
   Shelf::Block block = shelf_->find(bytes);
   try {
     if (block.memory == nullptr) block = {allocate(bytes, what), bytes};
@@ -106,6 +107,7 @@ std::shared_ptr<void> OutputPool::take(int64_t bytes, const char* what) {
     shelf_->put({});
     throw;
   }
+  taken_[run_] += bytes;
   void* const address = block.memory.get();
   return {address, [block = std::move(block), shelf = std::weak_ptr(shelf_)](void*) mutable {
             if (const auto open = shelf.lock()) open->put(std::move(block));

@@ -40,7 +40,7 @@ void measure_values(const Model& model, const Dims& dims, std::vector<ValueInfo>
 void throw_bad_size(const Model& model, uint32_t value, const Dims& dims) {
   const ModelValue& bad = model.values[value];
   std::string shape;
-  for (const DimSlot slot : bad.held()) {
+  for (const DimSlot slot : bad.shape) {
     const int64_t extent = dims.at(slot, bad.name);
     if (extent < 0) {
       throw ShapeError("a dim of " + bad.name + ", " + model.dims.text(slot) +

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dvm_graph
 from tests.end_to_end.test_control_flow import agrees, normal, parse
 
 TURNS = (0, 1, 2, 3, 40, 300)
@@ -271,6 +272,36 @@ def test_rows_along_the_last_axis() -> None:
         for b, d, k in ((1, 1, 0), (2, 3, 0), (1, 5, 4), (3, 1, 1))
     ]
     agrees(parse(text), *runs)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("exponent", [33, 57, 59, 61, 62])
+def test_growth_beyond_all_memory(exponent: int, heads: int) -> None:
+    """As many rows as an empty tensor is wide; the model is good for more runs."""
+    text = """g (int64 n, float[h, k, 4] q, bool[none, wide] w, float[1] one) => (float[h, l, 4] y) {
+      y = Loop (n, "", q) <
+        body = turn (int64 i, bool go, float[h, p, 4] s) => (bool on, float[h, r, 4] t) {
+          on = Identity(go)
+          rows = Shape<start = 1>(w) h0 = Shape<end = 1>(q) four = Constant<value_ints = [4]>()
+          shape = Concat<axis = 0>(h0, rows, four)
+          e = Expand(one, shape)
+          t = Concat<axis = 1>(s, e)
+        }
+      >
+    }"""
+
+    def feeds(wide: int, turns: int) -> dict[str, Any]:
+        one = np.ones(1, np.float32)
+        none = np.zeros((0, wide), bool)
+        return {"n": np.array(turns), "q": normal(heads, 3, 4), "w": none, "one": one}
+
+    good = [feeds(wide, turns) for wide in (1, 40) for turns in (1, 5)]
+    model = agrees(parse(text), *good)
+    for rows in (2**exponent, int(2**exponent * 1.9)):
+        with pytest.raises((dvm_graph.OutOfMemoryError, dvm_graph.ShapeError)):
+            model.run(feeds(rows, 2))
+        result = model.run(good[-1])[0]
+        np.testing.assert_array_equal(result[:, 3:], np.ones((heads, 200, 4), np.float32))
 
 
 TOKENS = """g (int64 n, float[b, 64] x, TYPE[1, k] q) => (TYPE[1, m] y, float[b, 64] z) {
