@@ -1,12 +1,12 @@
 #include "runtime/growing_states.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <variant>
 
-#include "kernels/numbers.h"
 #include "runtime/errors.h"
 #include "runtime/value_sizes.h"
 
@@ -92,8 +92,16 @@ Room take_with_room(int64_t times, int64_t each, int64_t room, OutputPool& pool,
   return {pool.take(times * each, name), each};
 }
 
-// Rows begin with room for so many bytes in all, and on cache lines.
-constexpr int64_t kFirstBytes = int64_t{1} << 14, kRowBytes = 64;
+// Rows begin with room for so many bytes in all.
+constexpr int64_t kFirstBytes = int64_t{1} << 14;
+
+// So many bytes or a few more, so that rows begin on cache lines; several short ones share a line.
+int64_t aligned(int64_t bytes) {
+  constexpr uint64_t kLine = 64;
+  const auto count = static_cast<uint64_t>(bytes);
+  return static_cast<int64_t>(count < kLine ? std::bit_ceil(count)
+                                            : (count + kLine - 1) / kLine * kLine);
+}
 
 }  // namespace
 
@@ -133,9 +141,10 @@ void GrowingPlace::hold_rows(Tensor& before, int64_t elements, OutputPool& pool,
       __builtin_mul_overflow(rows.count, each, &all)) {
     throw OutOfMemoryError(std::string(name) + " needs more than 2^63 bytes");
   }
-  const int64_t more = std::max(each + each / 2, kFirstBytes / rows.count);  // of two rows or more
-  const int64_t lines = ceil_div(more, kRowBytes) * kRowBytes;
-  Room room = take_with_room(rows.count, each, lines - each, pool, name);
+  // Half a row may be less than an element.
+  const int64_t more = aligned(each + std::max(each / 2, size));  // there are two rows or more
+  const int64_t first = aligned(kFirstBytes / rows.count);
+  Room room = take_with_room(rows.count, each, std::max(more, first) - each, pool, name);
   copy_rows(rows, before.data, static_cast<std::byte*>(room.memory.get()), room.each);
   memory = std::move(room.memory);
   apart = room.each / size;

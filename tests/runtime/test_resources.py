@@ -152,6 +152,35 @@ def test_states_that_cores_keep_apart_are_asked_for() -> None:
     )
 
 
+def test_short_rows_that_grow_have_room_for_few_elements() -> None:
+    """A row of a few bytes takes no line of the cache to itself: there may be millions of them."""
+    in_child(
+        """
+        import resource
+        import onnx.parser
+
+        text = '''<ir_version: 8, opset_import: ["": 18]>
+        g (int64 n, bool[b, k] q, bool[b, 1] x) => (bool[b, l] y) {
+          y = Loop (n, "", q) <
+            body = turn (int64 i, bool go, bool[b, p] s) => (bool on, bool[b, r] t) {
+              on = Identity(go)
+              e = Not(x)
+              t = Concat<axis = 1>(s, e)
+            }
+          >
+        }'''
+        model = dvm_graph.optimize(onnx.parser.parse_model(text), cores=1, strict=True)
+        odd = np.arange(1 << 22).reshape(-1, 1) % 2 == 1
+        model.run({"n": np.array(3), "q": odd[:5], "x": odd[:5]})
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        (y,) = model.run({"n": np.array(3), "q": odd, "x": odd})
+        taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        assert np.array_equal(y, np.concatenate([odd, ~odd, ~odd, ~odd], 1))
+        assert taken < 8 * y.nbytes, taken
+        """
+    )
+
+
 def test_states_grow_without_room_for_more_where_there_is_none() -> None:
     in_child(
         """
