@@ -47,11 +47,11 @@ class KernelPrograms {
     CompileStatus status = CompileStatus::empty;
     bool valid = false;
     std::vector<int64_t> dims, strides;  // of the kernel's fixed slots
-    std::vector<int64_t> extents,
-        room;  // by axis: those there are, and of open ones those there may be
-    std::vector<int64_t>
-        bytes;             // of arguments; of those that begin within a value, what is reached
-    bool resizes = false;  // there is room
+    std::vector<int64_t> extents;        // by axis
+    std::vector<int64_t> room;           // by axis: of open ones, for how many there is room
+    // Of arguments; of those that begin within a value, what is reached.
+    std::vector<int64_t> bytes;
+    bool resizes = false;        // there is room
     bool wants_extents = false;  // it is no kernel to have room, for these extents
   };
 
