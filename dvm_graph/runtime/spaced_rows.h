@@ -14,7 +14,8 @@
 
 namespace dvm {
 
-// Replaces the body of the turns of a loop by one with `Model::spaced`, if it has such states.
+// Replaces the body of the turns of a loop some state of which grows by one that says what changes
+// from turn to turn, `Model::growing`, and which of the states are such rows, `Model::spaced`.
 void space_rows(ControlCall& call, const std::shared_ptr<SharedDevice>& device);
 
 // Whether all that kernels touch lies where they say, however far apart rows are.
