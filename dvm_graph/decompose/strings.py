@@ -157,9 +157,7 @@ def _is_extractor(node: Node) -> bool:
 def moved_strings(
     builder: Builder, node: Node, operands: Operands, function: Decomposition
 ) -> Results:
-    """What moves strings moves their places."""
-    if node.op == "Identity":
-        return [operands[0]]
+    """What moves strings moves their places; so does Identity, for what was fed is no result: it may be of any type."""
     count = len(operands) if node.op == "Concat" else 1
     strings = [value for value in operands[:count] if value is not None]
     parts = [picked(builder, node, value) for value in strings]

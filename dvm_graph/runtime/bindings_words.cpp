@@ -46,10 +46,11 @@ nb::object made_of(const HostFrame& frame, const std::function<nb::object()>& ma
   }
 }
 
-// What was fed as strings, an array of objects or of text, or a list, as an array of objects.
+// What was fed as strings, an array of objects or of text, or a list, as an array of objects. Bytes
+// of an array of such are text in UTF-8, what is none as Python escapes it.
 Tensor strings_of(const HostFrame& frame, const Tensor& value) {
   if (are_objects(value)) return value;
-  const nb::object given = value_object(value, true);
+  nb::object given = value_object(value, true);
   const bool listed = PyList_Check(given.ptr()) != 0;
   static const nb::handle ndarray = numpy("ndarray"), asarray = numpy("asarray");
   std::string kind;
@@ -59,20 +60,26 @@ Tensor strings_of(const HostFrame& frame, const Tensor& value) {
   if (!listed && kind != "O" && kind != "U" && kind != "S") {
     throw InputError(frame.name + " reads strings, and not what it was given");
   }
+  if (kind == "S") {
+    static const nb::handle texts = numpy("char");
+    given = made_of(
+        frame, [&] { return nb::object(texts.attr("decode")(given, "utf-8", "surrogateescape")); });
+  }
   Tensor strings = value_keeping(made_of(frame, [&] { return asarray(given, "O", "C"); }));
   if (!are_objects(strings)) throw InputError(frame.name + " reads strings, which are no array");
   return strings;
 }
 
 // As `str` of it: what is None or a number is that text.
+nb::object text_of(const HostFrame& frame, PyObject* item) {
+  nb::object given = nb::borrow(item);
+  if (PyUnicode_CheckExact(item) != 0) return given;
+  return made_of(frame, [&] { return checked(PyObject_Str(given.ptr())); });
+}
+
 int64_t number_of(const HostFrame& frame, PyObject* item, PyObject* numbers, int64_t other) {
-  nb::object text;
-  if (PyUnicode_CheckExact(item) == 0) {
-    const nb::object kept = nb::borrow(item);
-    text = made_of(frame, [&] { return checked(PyObject_Str(kept.ptr())); });
-    item = text.ptr();
-  }
-  PyObject* const found = PyDict_GetItemWithError(numbers, item);
+  const nb::object text = text_of(frame, item);
+  PyObject* const found = PyDict_GetItemWithError(numbers, text.ptr());
   if (found != nullptr) return PyLong_AsLongLong(found);
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return other;
@@ -145,11 +152,11 @@ void strings_at(HostFrame& frame) {
   const Py_ssize_t count = PyTuple_Size(words.ptr());
   Tensor strings = make_objects(frame.operand(0).shape);
   for (int64_t i = 0; i < elements_of(strings.shape); i++) {
-    PyObject* const word = place[i] >= 0 && place[i] < count
-                               ? PyTuple_GetItem(words.ptr(), static_cast<Py_ssize_t>(place[i]))
-                               : sources.at(place[i] - count);
-    Py_INCREF(word);
-    Py_DECREF(std::exchange(objects_in(strings)[i], word));
+    nb::object word =
+        place[i] >= 0 && place[i] < count
+            ? nb::borrow(PyTuple_GetItem(words.ptr(), static_cast<Py_ssize_t>(place[i])))
+            : text_of(frame, sources.at(place[i] - count));
+    Py_DECREF(std::exchange(objects_in(strings)[i], word.release().ptr()));
   }
   frame.give_value(0, std::move(strings));
 }

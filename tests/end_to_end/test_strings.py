@@ -104,6 +104,40 @@ def test_strings_are_moved(name: str, encoder: str) -> None:
     assert_agrees(proto, *(fed(n, proto) for n in rows))
 
 
+FED = {
+    "things": np.array([["a", None, 3], [1.5, b"a", float("nan")]], object),
+    "text": np.array([["a", "", "é"], ["zz", "b", "c"]]),
+    "turned": np.array([["a", "", "é"], ["zz", "b", "c"]], object).T[:, ::-1].repeat(2, 1)[:, 1:],
+    "bytes": np.array([[b"a", "é".encode(), b""]], "S4"),
+    "list": [["a", None, 3]],
+}
+
+
+@pytest.mark.parametrize("encoder", ["", "numbers"])
+@pytest.mark.parametrize("name", ["Identity", "Transpose", "two"])
+@pytest.mark.parametrize("kind", FED)
+def test_what_is_fed_as_strings_is_text(kind: str, name: str, encoder: str) -> None:
+    """And no result is what was fed."""
+    proto, given = moving(MOVES[name], encoder), FED[kind]
+    assert_agrees(proto, {port.name: given for port in proto.graph.input})
+    if not encoder:
+        (y,) = dvm_graph.optimize(proto).run({port.name: given for port in proto.graph.input})
+        assert isinstance(y, np.ndarray)
+        assert y is not given
+        assert all(type(text) is str for text in y.reshape(-1))
+
+
+def test_bytes_that_are_no_text_are_no_word() -> None:
+    proto = moving(MOVES["Identity"], "numbers")
+    assert_agrees(proto, {"x": np.array([[b"\xff", b"a", b"\xc3"]], "S4")})
+
+
+def test_numbers_are_no_strings() -> None:
+    proto = moving(MOVES["Identity"], "")
+    with pytest.raises(dvm_graph.InputError):
+        dvm_graph.optimize(proto).run({"x": np.ones((2, 3))})
+
+
 def test_rows_of_strings_are_gathered_whole() -> None:
     """Onnxruntime gathers the first of each."""
     proto = moving([("Gather", ["x", "perm"], {"axis": 0})], "")
