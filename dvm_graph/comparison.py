@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,7 +135,7 @@ def compare_model(
     actual, seconds = _timed(lambda: model.run(arrays))
     expected, reference_seconds = _timed(lambda: session.run(None, arrays))
     outputs = tuple(
-        compare_output(info.name, a, e, model.precision)
+        compare_result(info.name, a, e, model.precision)
         for info, a, e in zip(model.get_outputs(), actual, expected, strict=True)
     )
     if not all(output.passed for output in outputs) and model.precision == "f32":
@@ -166,8 +166,9 @@ def _ask_referee(
 def _judged(
     output: OutputComparison, actual: NDArray[Any], expected: NDArray[Any], exact: NDArray[Any]
 ) -> OutputComparison:
-    same = actual.shape == expected.shape == exact.shape
-    if output.passed or output.dtype not in TOLERANCES or not same:
+    if output.passed or output.dtype not in TOLERANCES:
+        return output
+    if not actual.shape == expected.shape == exact.shape:
         return output
     ours, theirs = _distance(actual, exact), _distance(expected, exact)
     return replace(output, passed=ours <= theirs, float64_errors=(ours, theirs))
@@ -186,6 +187,40 @@ def _referee_text(output: OutputComparison) -> str:
         return ""
     ours, theirs = output.float64_errors
     return f"; from float64 dvm_graph is {ours:.3g} off, onnxruntime {theirs:.3g}"
+
+
+def compare_result(
+    name: str, actual: Any, expected: Any, precision: str = "f32"
+) -> OutputComparison:
+    """As `compare_output`; of a sequence, a map or an optional value all that it holds, of which there is as much, under the
+    same keys: its shape is how many, its errors are the largest.
+    """
+    if isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray):
+        return compare_output(name, actual, expected, precision)
+    fits = type(actual) is type(expected) and _keys(actual) == _keys(expected)
+    pairs = zip(_held(actual), _held(expected), strict=True) if fits else ()
+    parts = [compare_result(name, *pair, precision) for pair in pairs]
+    none = 0.0 if fits else np.inf
+    absolute = max((part.max_absolute_error for part in parts), default=none)
+    relative = max((part.max_relative_error for part in parts), default=none)
+    passed = fits and all(part.passed for part in parts)
+    shape, kind = (len(_keys(actual)),), type(actual).__name__
+    return OutputComparison(name, shape, kind, absolute, relative, passed)
+
+
+def _keys(value: Any) -> Sequence[Any]:
+    """Under which a container holds something; none of what is no container."""
+    if isinstance(value, dict):
+        return list(value)
+    return range(len(value)) if isinstance(value, list) else ()
+
+
+def _held(value: Any) -> Sequence[Any]:
+    """What a container holds: the values of a map, which are numbers or strings, as one array."""
+    if not isinstance(value, dict):
+        return value if isinstance(value, list) else ()
+    values = np.array(list(value.values()))
+    return [values.astype(np.float32) if values.dtype.kind == "f" else values]
 
 
 def compare_output(

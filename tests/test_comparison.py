@@ -11,7 +11,7 @@ from onnx import parser
 
 import dvm_graph
 from dvm_graph.check import float64_outputs
-from dvm_graph.comparison import compare_model, compare_output
+from dvm_graph.comparison import compare_model, compare_output, compare_result
 
 SOURCE = parser.parse_model(
     """<ir_version: 9, opset_import: ["" : 20]>
@@ -65,6 +65,47 @@ def test_the_referee_computes_in_float64() -> None:
     expected = np.exp(e / e.sum(axis=1, keepdims=True) * w)
     np.testing.assert_allclose(y, expected, rtol=1e-14)
     assert z.tolist() == np.stack(np.nonzero(x)).tolist()
+
+
+def test_maps_and_labels_are_compared() -> None:
+    source = parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 18, "ai.onnx.ml" : 3]>
+        g (float[n, 2] x) => (string[n] label, seq(map(string, float)) maps)
+        {
+            label, scores = ai.onnx.ml.LinearClassifier<coefficients: floats = [1.0, 2.0, -1.0, 0.5],
+                intercepts: floats = [0.5, 0.25], classlabels_strings: strings = ["a", "b"]>(x)
+            maps = ai.onnx.ml.ZipMap<classlabels_strings: strings = ["a", "b"]>(scores)
+        }"""
+    ).SerializeToString()
+    result = dvm_graph.compare(source, dims={"n": 3})
+    assert result.passed
+    assert [output.shape for output in result.outputs] == [(3,), (3,)]
+    assert "maps [3] list" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("actual", "error", "passed"),
+    [
+        ([{"a": 1.0, "b": 2.00001}], 1e-5, True),
+        ([{"a": 1.0, "b": 2.5}], 0.5, False),
+        ([{"b": 2.0, "a": 1.0}], np.inf, False),
+        ([{"a": 1.0, "b": 2.0}] * 2, np.inf, False),
+        ([np.ones(2, np.float32)], np.inf, False),
+        (None, np.inf, False),
+    ],
+)
+def test_what_is_held_is_compared(actual: Any, error: float, passed: bool) -> None:
+    result = compare_result("y", actual, [{"a": 1.0, "b": 2.0}])
+    assert result.max_absolute_error == pytest.approx(error, rel=0.1)
+    assert result.passed == passed
+
+
+def test_sequences_and_nothing_are_compared() -> None:
+    one, other = np.zeros((2, 3), np.float32), np.ones(4, np.int64)
+    assert compare_result("y", [one, other], [one, other]).passed
+    assert not compare_result("y", [one, other], [one, other + 1]).passed
+    assert compare_result("y", [], []).passed
+    assert compare_result("y", None, None).passed
 
 
 def test_relative_errors_beside_nothing() -> None:
