@@ -32,16 +32,29 @@ def load_arrays(path: Path) -> Arrays:
         raise InputError(f"{path} is no .npz file of plain arrays: {error}") from error
 
 
-def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Writes arrays under their names."""
+def save_arrays(path: Path, results: Mapping[str, Any]) -> None:
+    """Writes arrays under their names, strings as text.
+
+    Raises:
+        InputError: a result is no array.
+    """
+    for name, array in results.items():
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"output {name!r} is no array, which is what .npz files hold")
     with zipfile.ZipFile(path, "w") as file:  # np.savez reserves some names for its parameters
-        for name, array in arrays.items():
+        for name, array in results.items():
             with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, array)
+                is_text = array.dtype.kind == "O"
+                np.lib.format.write_array(entry, array.astype(str) if is_text else array)
 
 
-def describe_array(name: str, array: NDArray[Any]) -> dict[str, Any]:
-    """Name, dtype, shape and, for numbers, the range and mean of the finite elements."""
+def describe_result(name: str, array: Any) -> dict[str, Any]:
+    """Name, dtype, shape and, for numbers, the range and mean of the finite elements; of a sequence, and of what else is no
+    array, what it is, and how long.
+    """
+    if not isinstance(array, np.ndarray):
+        extents = [len(array)] if isinstance(array, list | dict) else []
+        return {"name": name, "dtype": type(array).__name__, "shape": extents}
     facts: dict[str, Any] = {
         "name": name,
         "dtype": array.dtype.name,

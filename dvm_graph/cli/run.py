@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from dvm_graph.cli.arrays import Arrays, describe_array, load_arrays, save_arrays
+from dvm_graph.cli.arrays import Arrays, describe_result, load_arrays, save_arrays
 from dvm_graph.cli.dims import DimRanges, input_options, single_dims
 from dvm_graph.cli.request import Request, answers, model_command, output_option, print_json
 from dvm_graph.cli.tables import print_table
@@ -35,7 +35,7 @@ def run(
         f"compiled {cost.kernels_compiled} kernels in {cost.compile_ns / 1e3:.1f} us, "
         f"ran {cost.run_ns / 1e6:.3f} ms, {cost.arena_bytes / 2**20:.1f} MiB of intermediate values"
     )
-    facts = [describe_array(name, array) for name, array in results.items()]
+    facts = [describe_result(name, array) for name, array in results.items()]
     if request.as_json:
         print_json({"outputs": facts, "statistics": _cost(model)})
     else:

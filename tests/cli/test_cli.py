@@ -53,6 +53,33 @@ def test_run_prints_and_saves_what_onnxruntime_gives(tmp_path: Path) -> None:
             np.testing.assert_allclose(saved[name], expected, rtol=1e-3, atol=1e-4)
 
 
+def test_labels_and_maps_are_printed_and_labels_saved(tmp_path: Path) -> None:
+    path, out = tmp_path / "labels.onnx", tmp_path / "out.npz"
+    proto = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 18, "ai.onnx.ml" : 3]>
+        g (float[n, 2] x) => (string[n] label, seq(map(string, float)) maps)
+        {
+            label, scores = ai.onnx.ml.LinearClassifier<coefficients: floats = [1.0, 2.0, -1.0, 0.5],
+                intercepts: floats = [0.5, 0.25], classlabels_strings: strings = ["a", "long"]>(x)
+            maps = ai.onnx.ml.ZipMap<classlabels_strings: strings = ["a", "long"]>(scores)
+        }"""
+    )
+    onnx.save(proto, path)
+    found = answer("run", str(path), "--dim", "n=3", "--json")["outputs"]
+    assert [(output["dtype"], output["shape"]) for output in found] == [
+        ("object", [3]),
+        ("list", [3]),
+    ]
+    refused = call("run", str(path), "--output", str(out))
+    assert refused.exit_code == 2
+    assert "'maps' is no array" in refused.stderr
+    assert not out.exists()
+    del proto.graph.output[1]
+    onnx.save(proto, path)
+    assert call("run", str(path), "--output", str(out)).exit_code == 0
+    assert set(load_arrays(out)["label"]) <= {"a", "long"}
+
+
 @pytest.mark.parametrize("name", ["file", "allow_pickle", "a/b"])
 def test_results_of_any_name_are_saved(name: str, tmp_path: Path) -> None:
     save_arrays(tmp_path / "out.npz", {name: np.arange(3)})
