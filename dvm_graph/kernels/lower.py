@@ -42,7 +42,7 @@ from dvm_graph.kernels.plan import (
 from dvm_graph.kernels.repeats import LoweredRepeats
 from dvm_graph.kernels.value_table import ValueTable
 from dvm_graph.options import Options
-from dvm_graph.symbolic import DimTable, Facts, solve
+from dvm_graph.symbolic import DimTable, Facts, solve, tells_extents_of_feed
 from dvm_graph.symbolic.dims import logical_and, symbols_of
 
 Bodies: TypeAlias = Mapping[Graph, ModelPlan]
@@ -183,8 +183,12 @@ class _ModelLowering:
         return NO_SLOT
 
     def _host(self, node: Node) -> HostStep:
+        tells = tells_extents_of_feed(node)
         wanted = [
-            self._graph.is_output(value) or bool(self._graph.users(value)) or self._binds(value)
+            tells
+            or self._graph.is_output(value)
+            or bool(self._graph.users(value))
+            or self._binds(value)
             for value in node.outputs
         ]
         outputs = [value for value, wants in zip(node.outputs, wanted, strict=True) if wants]

@@ -498,7 +498,10 @@ void Runner::accept_results(const OuterCall& call, std::span<const Tensor> resul
 void Runner::release_dying(uint32_t first_step, uint32_t end_step) {
   for (uint32_t step = first_step; step < end_step; step++) {
     for (const uint32_t value : schedule_.dying[step]) {
-      std::erase(unchecked_, value);
+      if (std::erase(unchecked_, value) != 0) {  // nothing read it: its extents still tell
+        dims_.evaluate();
+        binder_.check_known(value, tensors_[value].shape, dims_);
+      }
       let_go(tensors_[value]);
     }
   }

@@ -1,6 +1,6 @@
 """Dims, facts about them, proofs, shape functions and the builder of basic operators."""
 
-from dvm_graph.symbolic.binders import solve, unsolved_dims
+from dvm_graph.symbolic.binders import solve, tells_extents_of_feed, unsolved_dims
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import (
     Symbols,
@@ -67,5 +67,6 @@ __all__ = [
     "symbols_of",
     "to_sympy",
     "truncdiv",
+    "tells_extents_of_feed",
     "unsolved_dims",
 ]

@@ -117,12 +117,20 @@ def _told(node: Node) -> Iterator[Symbol]:
 
 
 def holds_run_to(node: Node) -> bool:
-    """Whether an operator refuses runs: one of the host whose result has extents but no elements, whoever reads them."""
-    return (
-        node.op == "host"
-        and node.outputs[0].shape is not None
-        and node.outputs[0].shape[:1] == (0,)
-    )
+    """Whether an operator refuses runs, whoever reads its results: one of the host whose result has extents but no elements, or
+    that looks into strings as they were fed.
+    """
+    if node.op != "host" or node.outputs[0].shape is None:
+        return False
+    return node.outputs[0].shape[:1] == (0,) or tells_extents_of_feed(node)
+
+
+def tells_extents_of_feed(node: Node) -> bool:
+    """Whether the result of an operator of the host has the extents of strings that were fed, which nothing else tells."""
+    first = node.inputs[0] if node.inputs else None
+    if first is None or first.computable or first.shape is None or first.is_constant:
+        return False
+    return first.producer is None and node.outputs[0].computable
 
 
 def needed_symbols(node: Node) -> Iterator[Symbol]:

@@ -199,6 +199,24 @@ def test_extents_of_two_strings_contradict_each_other() -> None:
     assert_agrees(proto, feed, {**feed, "z": feed["z"][:3]})
 
 
+@pytest.mark.parametrize("dims", [["n", "n"], ["n", 1], [2, "j"], ["j", "j"]])
+def test_extents_are_those_of_the_feed_where_nothing_reads_the_strings(dims: list[Any]) -> None:
+    """Only how many numbers there are, which dims tell: those that contradict what is fed do not."""
+    about = {"keys_strings": ["a"], "values_int64s": [1], "domain": "ai.onnx.ml"}
+    nodes = [
+        helper.make_node("LabelEncoder", ["x"], ["a"], **about),
+        helper.make_node("LabelEncoder", ["z"], ["b"], **about),
+        helper.make_node("Shape", ["a"], ["s"]),
+        helper.make_node("Shape", ["b"], ["t"]),
+        helper.make_node("Add", ["s", "t"], ["y"]),
+    ]
+    text = TensorProto.STRING
+    proto = model_of(nodes, {"x": (text, ["n", "k"]), "z": (text, dims)}, ["y"], 2)
+    x = np.full((2, 3), "a", object)
+    for shape in [(1, 1), (2, 1), (2, 2), (3, 1)]:
+        assert_agrees(proto, {"x": x, "z": np.full(shape, "a", object)})
+
+
 @pytest.mark.parametrize("index", [[3], [-1], [5]])
 def test_strings_that_are_not_there_are_refused(index: list[int]) -> None:
     proto = model_of(
