@@ -78,8 +78,12 @@ nb::object text_of(const HostFrame& frame, PyObject* item) {
 }
 
 int64_t number_of(const HostFrame& frame, PyObject* item, PyObject* numbers, int64_t other) {
-  const nb::object text = text_of(frame, item);
-  PyObject* const found = PyDict_GetItemWithError(numbers, text.ptr());
+  nb::object text;  // of what is none: others are not counted as held
+  if (PyUnicode_CheckExact(item) == 0) {
+    text = text_of(frame, item);
+    item = text.ptr();
+  }
+  PyObject* const found = PyDict_GetItemWithError(numbers, item);
   if (found != nullptr) return PyLong_AsLongLong(found);
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return other;
