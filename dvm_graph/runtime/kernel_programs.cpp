@@ -106,6 +106,7 @@ bool KernelPrograms::compile(uint32_t call, const Dims& dims, const ValueInfo* v
   }
   const bool done = resizes && resize(call, dims);
   if (!done) {
+    if (!has_same_dims(call, dims)) made.wants_extents = false;
     remember_dims(call, dims);
     if (!compile_with_room(call, dims, scratch)) {
       made.status = compile_plan(distinct.plan, name_of(call), dims, arguments_.data(), target_,
@@ -159,8 +160,7 @@ bool KernelPrograms::compile_with_room(uint32_t call, const Dims& dims, Compiler
   made.status = compile_plan(distinct.plan, name_of(call), dims, arguments_.data(), target_,
                              scratch, made.compiled, distinct.apart, made.room.data());
   made.wants_extents = made.status == CompileStatus::wants_extents;
-  made.resizes = !made.wants_extents && resize(call, dims);
-  return made.resizes;
+  return !made.wants_extents && resize(call, dims);
 }
 
 // False: the programs are not sound at these extents.
@@ -168,9 +168,7 @@ bool KernelPrograms::resize(uint32_t call, const Dims& dims) {
   const DistinctKernel& distinct = table_.kernels[bound(call).kernel];
   Entry& made = entries_[bound(call).kernel];
   dvm::resize(made.compiled, distinct.plan, dims.values(), target_);
-  if (complaint_of(call).empty()) return true;
-  made.wants_extents = true;
-  return made.resizes = false;
+  return made.resizes = complaint_of(call).empty();
 }
 
 void KernelPrograms::forget() {

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dvm_graph
+from tests.decompose.reference import session
 from tests.end_to_end.test_control_flow import agrees, normal, parse
 
 TURNS = (0, 1, 2, 3, 40, 300)
@@ -337,3 +338,31 @@ def test_tokens(dtype: str, number: int) -> None:
         return
     compiled.run(runs[-1])
     assert compiled.statistics.kernels_compiled < 20 < compiled.statistics.kernels_launched / 2
+
+
+def test_programs_have_room_whatever_ran_before() -> None:
+    """Sums over long rows are cut in pieces, for the extents there are; behind them short ones are not."""
+    model = parse("""g (int64 n, float[a, f] x, float[a, f] d) => (float[c, f] y, float[t] z) {
+      y, z = Loop (n, "", x) <
+        body = turn (int64 i, bool go, float[k, f] h) => (bool on, float[l, f] after, float s) {
+          on = Identity(go)
+          e = Exp(h)
+          q = Mul(e, h)
+          s = ReduceSum<keepdims = 0>(q)
+          after = Concat<axis = 0>(h, d)
+        }
+      >
+    }""")
+
+    def of_length(f: int) -> dict[str, Any]:
+        return {"n": np.array(40), "x": normal(1, f), "d": normal(1, f) / 8}
+
+    compiled, reference = dvm_graph.optimize(model, cores=1, strict=True), session(model)
+    counts = []
+    for f in (8, 1 << 16, 8, 8):
+        for got, want in zip(
+            compiled.run(of_length(f)), reference.run(None, of_length(f)), strict=True
+        ):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+        counts.append(compiled.statistics.kernels_compiled)
+    assert counts[0] < 10 and counts[1] >= 40 and counts[2] < 10 and counts[3] == 0
