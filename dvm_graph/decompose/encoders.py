@@ -94,16 +94,16 @@ def _looked_up(
     other: Any,
 ) -> Results:
     """The values of keys, of which `used` says the places, no two of the same; `other` of anything else."""
-    if not isinstance(values, np.ndarray):
-        places = _found(builder, node, x, keys, used, np.arange(used.size), used.size)
-        words = [*(values[at] for at in used), str(other)]
-        return None if places is None else [strings_at(builder, node, places, words)]
-    if values.dtype == np.int64:
+    if isinstance(values, np.ndarray) and values.dtype == np.int64:
         numbers = _found(builder, node, x, keys, used, values[used], int(other))
         return None if numbers is None else [numbers]
     places = _found(builder, node, x, keys, used, np.arange(used.size), used.size)
+    if places is None:
+        return None
+    if not isinstance(values, np.ndarray):
+        return [strings_at(builder, node, places, [*(values[at] for at in used), str(other)])]
     table = np.append(values[used], np.array(other, values.dtype))
-    return None if places is None else [builder.gather(builder.constant(table), places, 0)]
+    return [builder.gather(builder.constant(table), places, 0)]
 
 
 def _found(
