@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -422,6 +422,13 @@ class Graph:
             name, self._counter = self._names.numbered(stem, self._counter + 1)
         self._names.add(name)
         return name
+
+    def taken_over(self, constant: Value, home: Graph) -> Value:
+        """A constant of another graph in this one, which may have given its name to another value."""
+        if home._names is self._names:
+            return constant
+        name = self.unique_name(constant.name)
+        return constant if name == constant.name else replace(constant, name=name)
 
     def constant(self, data: np.ndarray[Any, Any], name: str = "constant") -> Value:
         """A constant value; integer contents of up to 64 elements are also kept as dims."""

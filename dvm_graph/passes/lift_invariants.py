@@ -191,7 +191,11 @@ class _Lifting:
         return len(most.elements) == 1 and self._facts.prove_less_equal(1, most.elements[0]).yes
 
     def _before_the_loop(self, nodes: Sequence[Node], leaving: Sequence[Value]) -> bool:
-        made = self._build(nodes, self._graph, self._facts, dict(self._around))
+        known = dict(self._around)
+        for value in dict.fromkeys(value for node in nodes for value in node.inputs):
+            if value is not None and value.is_constant:
+                known[value] = self._graph.taken_over(value, self._body)
+        made = self._build(nodes, self._graph, self._facts, known)
         if made is None:
             return False
         control = self._control

@@ -313,3 +313,17 @@ def test_reports_and_profiles_name_it() -> None:
     run = decoder_feeds(5, 2, 3)
     times = {kernel.name: kernel for kernel in model.profile(run).kernels}
     assert any(" body 1/" in name for name in times)
+
+
+def test_constants_are_named_in_the_graph_that_they_come_to() -> None:
+    """Of two unlike ones, which have the same name in the body and behind the loop."""
+    model = parse("""g (float[b, 4] x, float[5, b, 4] rows, float[p, 4] w) => (float[b, 4] y, float[5, p, 4] z) {
+      begin, z = Scan <num_scan_inputs = 1, body = turn (float[b, 4] h, float[b, 4] row)
+          => (float[b, 4] after, float[p, 4] a) {
+        after = Add(h, row)
+        a = Gelu(w)
+      }>(x, rows)
+      y = Elu<alpha = 0.5>(begin)
+    }""")
+    runs = [{"x": normal(b, 4), "rows": normal(5, b, 4), "w": normal(3, 4)} for b in (1, 2)]
+    agrees(model, *runs)
