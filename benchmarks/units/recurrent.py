@@ -5,7 +5,7 @@
 Both engines take turns, in processes of their own, which are stopped meanwhile: idle threads of an engine may spin. What
 is shown is onnxruntime's median time over ours, and our median. As many inputs as hidden values. `--strict` leaves
 nothing to onnxruntime. `--op Decoder`: a loop of as many turns, which attends to all rows that it has added to two
-caches, with `--heads` heads.
+caches, with `--heads` heads. `--op Beams`: one that takes the caches of its batch in another order behind each turn.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import dvm_graph
 from dvm_graph import Options
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+DECODERS = ("Decoder", "Beams")
 STEPS, BATCHES, HIDDEN = (1, 10, 100, 500), (1, 8, 32), (64, 128, 256, 512)
 Feeds: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 _SECONDS, _TURN = 0.15, 0.01
@@ -42,8 +43,8 @@ def recurrent(op: str, hidden: int, direction: str = "forward", heads: int = 1) 
     with K = m R and V = m R^T for the memory m of all x, which turns compute alike.
     """
     random = np.random.default_rng(0)
-    if op == "Decoder":
-        return decoder(hidden, heads)
+    if op in DECODERS:
+        return decoder(hidden, heads, reordered=op == "Beams")
     if op in ("Scan", "Attention"):
         size = hidden**0.5 if op == "Scan" else hidden  # of scores, so that turns forget errors
         r = (random.standard_normal((hidden, hidden)) / size).astype(np.float32)
@@ -93,27 +94,33 @@ _TURN_OF_DECODER = """
     scale = Constant <value_float = SCALE>()
     qm = MatMul(h, wq) km = MatMul(h, wk) vm = MatMul(h, wv)
     q = Reshape(qm, split) k = Reshape(km, split) v = Reshape(vm, split)
-    all_k = Concat <axis = 2>(past_k, k)
-    all_v = Concat <axis = 2>(past_v, v)
-    turned = Transpose <perm = [0, 1, 3, 2]>(all_k)
+    seen_k = Concat <axis = 2>(past_k, k)
+    seen_v = Concat <axis = 2>(past_v, v)
+    turned = Transpose <perm = [0, 1, 3, 2]>(seen_k)
     scores = MatMul(q, turned)
     scaled = Mul(scores, scale)
     shares = Softmax <axis = -1>(scaled)
-    heads = MatMul(shares, all_v)
+    heads = MatMul(shares, seen_v)
     mixed = Reshape(heads, join)
     o = MatMul(mixed, wo)
     sum = Add(o, h)
     after = Tanh(sum)
     row = Identity(after)
 """
+_KEPT = "all_k = Identity(seen_k) all_v = Identity(seen_v)"
+_REORDERED = """
+    zero = Constant <value_int = 0>() one = Constant <value_int = 1>()
+    many = Shape <end = 1>(h) count = Squeeze(many) each = Range(zero, count, one)
+    moved = Add(each, i) order = Mod(moved, many)
+    all_k = Gather <axis = 0>(seen_k, order) all_v = Gather <axis = 0>(seen_v, order)
+"""
 
 
-def decoder(hidden: int, heads: int) -> onnx.ModelProto:
+def decoder(hidden: int, heads: int, *, reordered: bool = False) -> onnx.ModelProto:
     """y, a row for each turn: attention of a state to all states before it, whose keys and values are kept."""
     cache = f"float[b, {heads}, P, {hidden // heads}]"
-    turn = _TURN_OF_DECODER.replace("HEADS", str(heads)).replace(
-        "SCALE", str((heads / hidden) ** 0.5)
-    )
+    turn = _TURN_OF_DECODER + (_REORDERED if reordered else _KEPT)
+    turn = turn.replace("HEADS", str(heads)).replace("SCALE", str((heads / hidden) ** 0.5))
     text = f"""<ir_version: 8, opset_import: ["" : 18]>
     decoder (int64 n, float[b, {hidden}] x, {cache.replace("P", "p0")} none) => (float[t, b, {hidden}] y) {{
       last, keys, values, y = Loop (n, "", x, none, none) <
@@ -134,7 +141,7 @@ def _feeds(
     op: str, x: np.ndarray[Any, Any], model: onnx.ModelProto
 ) -> Feeds | np.ndarray[Any, Any]:
     """Of rows [steps, batch, hidden]; a decoder makes as many from the first ones."""
-    if op != "Decoder":
+    if op not in DECODERS:
         return x
     heads, size = (d.dim_value for d in model.graph.input[2].type.tensor_type.shape.dim[1::2])
     none = np.zeros((x.shape[1], heads, 0, size), np.float32)
@@ -253,10 +260,14 @@ def medians(
 
 @click.command()
 @click.option(
-    "--op", "ops", multiple=True, default=("LSTM", "GRU"), help="or RNN, Scan, Attention, Decoder"
+    "--op",
+    "ops",
+    multiple=True,
+    default=("LSTM", "GRU"),
+    help="or RNN, Scan, Attention, Decoder, Beams",
 )
 @click.option("--direction", default="forward")
-@click.option("--heads", default=1, help="of a Decoder")
+@click.option("--heads", default=1, help="of a Decoder or Beams")
 @click.option("--threads", default=2)
 @click.option("--rounds", default=40)
 @click.option("--strict", is_flag=True, help="leave nothing to onnxruntime")
@@ -291,7 +302,7 @@ def main(
                 for count in steps:
                     x = random.standard_normal((count, batch, hidden)).astype(np.float32)
                     tolerance = (
-                        1e-3 if op == "Decoder" else 1e-4
+                        1e-3 if op in DECODERS else 1e-4
                     )  # turns add to the errors of those before
                     ours, theirs = medians(mine, peer, _feeds(op, x, model), rounds, tolerance)
                     speedups.append(theirs / ours)

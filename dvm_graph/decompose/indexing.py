@@ -32,10 +32,10 @@ from dvm_graph.symbolic.facts import Relation
 def gather(builder: Builder, node: Node, operands: Operands) -> Results:
     x, index = required(node, operands, 0), required(node, operands, 1)
     axis = normalize_axis(node, node.attrs.get("axis", 0), x.rank)
-    static = _static_position(x, index, axis)
-    if static is not None:
+    known = _known_position(builder, node, shape_of(x)[axis], index)
+    if known is not None:
         shape = shape_of(x)
-        cut = part(builder, x, axis, static, 1)
+        cut = part(builder, x, axis, known, 1)
         return [builder.reshape(cut, (*shape[:axis], *shape_of(index), *shape[axis + 1 :]))]
     return [taken(builder, x, index, axis)]
 
@@ -59,15 +59,21 @@ def _counted(builder: Builder, x: Value, index: Value, axis: int) -> Value | Non
     return builder.broadcast_to(y, (*shape[:axis], *points, *shape[axis + 1 :]))
 
 
-def _static_position(x: Value, index: Value, axis: int) -> int | None:
-    """The one known position that is read, where it certainly exists: then a view will do."""
-    extent = shape_of(x)[axis]
-    if index.elements is None or len(index.elements) != 1 or not isinstance(extent, int):
+def _known_position(builder: Builder, node: Node, extent: Dim, index: Value) -> Dim | None:
+    """The one position that is read, where it is known: then a view will do. Runs confirm that it exists."""
+    if index.elements is None or len(index.elements) != 1:
         return None
     position = index.elements[0]
-    if not isinstance(position, int) or not -extent <= position < extent:
+    if not isinstance(position, int):
         return None
-    return position + extent if position < 0 else position
+    least = position + 1 if position >= 0 else -position
+    exists = builder.facts.prove_less_equal(least, extent)
+    if exists.no:
+        return None
+    if exists.unknown:
+        reason = f"{node.op} {node.name!r} reads at {position}"
+        builder.facts.expect(least, Relation.LESS_EQUAL, extent, lambda: reason)
+    return position if position >= 0 else add(extent, position)
 
 
 def linear_index(builder: Builder, indices: Sequence[Value], shape: Sequence[Dim]) -> Value:

@@ -1,7 +1,6 @@
 #include "runtime/growing_states.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -12,6 +11,8 @@
 
 namespace dvm {
 namespace {
+
+using By = SpacedRows::By;
 
 // Whether a kernel copies the one from its beginning to that of the other; where rows lie is for
 // the run to see.
@@ -92,21 +93,10 @@ Room take_with_room(int64_t times, int64_t each, int64_t room, OutputPool& pool,
   return {pool.take(times * each, name), each};
 }
 
-// Rows begin with room for so many bytes in all.
-constexpr int64_t kFirstBytes = int64_t{1} << 14;
-
-// So many bytes or a few more, so that rows begin on cache lines; several short ones share a line.
-int64_t aligned(int64_t bytes) {
-  constexpr uint64_t kLine = 64;
-  const auto count = static_cast<uint64_t>(bytes);
-  return static_cast<int64_t>(count < kLine ? std::bit_ceil(count)
-                                            : (count + kLine - 1) / kLine * kLine);
-}
-
 }  // namespace
 
 bool GrowingState::may_have_rows(std::span<const int64_t> shape, const Dims& dims) const {
-  const auto outer = shape.first(rows->axis);
+  const auto outer = shape.first(rows->values[0].axis);
   return std::ranges::any_of(outer, [](int64_t extent) { return extent > 1; }) &&
          std::ranges::all_of(outer, [](int64_t extent) { return extent > 0; }) &&
          may_space(*rows, dims);
@@ -142,9 +132,9 @@ void GrowingPlace::hold_rows(Tensor& before, int64_t elements, OutputPool& pool,
     throw OutOfMemoryError(std::string(name) + " needs more than 2^63 bytes");
   }
   // Half a row may be less than an element.
-  const int64_t more = aligned(each + std::max(each / 2, size));  // there are two rows or more
-  const int64_t first = aligned(kFirstBytes / rows.count);
-  Room room = take_with_room(rows.count, each, std::max(more, first) - each, pool, name);
+  const int64_t more = aligned_row(each + std::max(each / 2, size));  // there are two rows or more
+  const int64_t wanted = std::max(more, first_row(rows.count));
+  Room room = take_with_room(rows.count, each, wanted - each, pool, name);
   copy_rows(rows, before.data, static_cast<std::byte*>(room.memory.get()), room.each);
   memory = std::move(room.memory);
   apart = room.each / size;
@@ -165,13 +155,22 @@ RowLayout GrowingPlace::layout_of(const Tensor& tensor) const {
   RowLayout rows{1, static_cast<int64_t>(size_of(tensor.dtype)), 0};
   rows.pitch = apart * rows.bytes;
   for (size_t i = 0; i < tensor.shape.size(); i++) {
-    (i < state->rows->axis ? rows.count : rows.bytes) *= tensor.shape[i];
+    (i < state->rows->values[0].axis ? rows.count : rows.bytes) *= tensor.shape[i];
   }
   return rows;
 }
 
 std::vector<GrowingState> growing_states(const Model& body, size_t states, size_t first_input,
                                          size_t first_output) {
+  const auto rows_of = [&](uint32_t value, By by) -> const SpacedRows* {
+    const auto is_of = [&](const SpacedRows& rows) {
+      return rows.by == by && std::ranges::any_of(rows.values, [&](const SpacedRows::Value& known) {
+               return known.value == value;
+             });
+    };
+    const auto rows = std::ranges::find_if(body.spaced, is_of);
+    return rows == body.spaced.end() ? nullptr : &*rows;
+  };
   std::vector<GrowingState> found;
   for (size_t i = 0; i < states; i++) {
     GrowingState state;
@@ -181,11 +180,10 @@ std::vector<GrowingState> growing_states(const Model& body, size_t states, size_
     const ModelValue &from = body.values[state.from], &to = body.values[state.to];
     if (from.opaque || to.opaque || from.dtype != to.dtype || from.shape == to.shape) continue;
     if (to.storage != Storage::output || std::ranges::count(body.outputs, state.to) != 1) continue;
-    if (!find_writers(body, state) || !is_launched(body, state.copy)) continue;
-    const auto of_state = [&](const SpacedRows& rows) { return rows.from == state.from; };
-    const auto rows = std::ranges::find_if(body.spaced, of_state);
-    if (rows != body.spaced.end()) state.rows = &*rows;
-    found.push_back(state);
+    state.appended = find_writers(body, state) && is_launched(body, state.copy);
+    state.rows = rows_of(state.from, state.appended ? By::room : By::place);
+    if (!state.appended) state.made = rows_of(state.to, By::length);
+    if (state.appended || (state.rows != nullptr && state.made != nullptr)) found.push_back(state);
   }
   return found;
 }

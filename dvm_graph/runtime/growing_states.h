@@ -1,7 +1,8 @@
-// States of a loop that turns only append to: what a turn makes of one is a copy of it, and behind
-// that something else. Such a state stays where it is, in memory that grows by half, and is not
-// copied by a kernel that every turn would have to compile for another size. Where it is rows that
-// all grow, there is room behind each of them (runtime/spaced_rows.h).
+// States of a loop whose extents are others in each turn. What turns only append to, so that what
+// one makes is a copy of the state and behind that something else, stays where it is, in memory
+// that grows by half, and is not copied by a kernel that every turn would have to compile for
+// another size. Where it is rows that all grow, there is room behind each of them
+// (runtime/spaced_rows.h); so there is behind the rows of a state that each turn makes anew.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +22,11 @@ namespace dvm {
 struct GrowingState {
   size_t index = 0;                  // among the states
   uint32_t from = 0, to = 0;         // values of the body: an input and an output
+  bool appended = true;              // false: made anew
   uint32_t copy = 0;                 // the call that copies the one to where the other begins
   std::vector<DimSlot> behind;       // where what others store begins, in elements
   const SpacedRows* rows = nullptr;  // of the body: it may have room behind each row
+  const SpacedRows* made = nullptr;  // of one made anew: so may what a turn makes of it
 
   // Strides of the copy in both that may not be the same, and the extent along them.
   struct Strides {
@@ -39,7 +42,8 @@ struct GrowingState {
   bool grows(const Dims& dims, int64_t elements, int64_t apart = 0) const;
 };
 
-// Of a body whose states are its inputs from `first_input` and its outputs from `first_output` on.
+// Those appended to, and those made anew whose rows may have room. Of a body whose states are its
+// inputs from `first_input` and its outputs from `first_output` on.
 std::vector<GrowingState> growing_states(const Model& body, size_t states, size_t first_input,
                                          size_t first_output);
 

@@ -137,19 +137,26 @@ struct DimCheck {
   std::string message;
 };
 
-// A state of a body, whose rows may lie further apart than they are long (runtime/spaced_rows.h).
+// Values of a body whose rows may lie further apart than they are long (runtime/spaced_rows.h).
 struct SpacedRows {
-  // How a kernel accesses it where they do not.
+  // Who decides how far: what a state that turns append to has room for, where a turn before has
+  // put a state, or how long the rows are.
+  enum class By : uint8_t { room, place, length };
+  struct Value {
+    uint32_t value = 0;
+    size_t axis = 0;        // what lies behind one index of the axes before it is a row
+    DimSlot row = kNoSlot;  // elements of one
+  };
+  // How a kernel accesses one where they do not.
   struct Touch {
-    Access access;
+    Access access;  // of a gather: with one more axis, that which it gathers along
     std::vector<DimSlot> extents;
     DimSlot row;  // elements of a row of what is accessed
   };
 
-  uint32_t from = 0, to = 0;  // values: what a turn is given and what it makes of that
+  By by = By::length;
   uint32_t symbol = 0;        // elements from row to row; 0 or fewer than a row has: those
-  size_t axis = 0;            // what lies behind one index of the axes before it is a row
-  DimSlot from_row = kNoSlot, to_row = kNoSlot;  // elements of a row
+  std::vector<Value> values;  // by room: the state, and what a turn makes of it
   std::vector<Touch> touches;
 };
 

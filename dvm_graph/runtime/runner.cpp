@@ -145,7 +145,8 @@ Runner::Runner(const Model& model, const Schedule& schedule, std::shared_ptr<Sha
                 chain == nullptr ? std::span<const char>{} : std::span<const char>(chain->calls)),
       placed_(schedule_.segments.size()),
       buffers_(model_.values.size() + kReservedBuffers),
-      tensors_(model_.values.size()) {
+      tensors_(model_.values.size()),
+      distances_(model_.spaced.size()) {
   for (uint32_t value = 0; value < model_.values.size(); value++) {
     buffer(value) = model_.values[value].contents.data;
   }
@@ -298,7 +299,9 @@ void Runner::bind_inputs(std::span<const Tensor> inputs, const RunRequest& reque
   dims_.clear();
   binder_.clear();
   for (const auto& [symbol, value] : request.symbols) dims_.bind(static_cast<int>(symbol), value);
-  for (const SpacedRows& rows : model_.spaced) dims_.bind(static_cast<int>(rows.symbol), 0);
+  for (size_t i = 0; i < distances_.size(); i++) {
+    dims_.bind(static_cast<int>(model_.spaced[i].symbol), distances_[i]);
+  }
   for (const GrowingPlace& place : request.growing) bind_rows(place);
   for (size_t i = 0; i < model_.inputs.size(); i++) {
     const ModelValue& value = model_.values[model_.inputs[i]];
@@ -382,6 +385,7 @@ void Runner::plan_memory(size_t index) {
 
 void Runner::place_outputs(const Segment& segment, std::span<const Tensor> given,
                            const RunRequest& request) {
+  const Placed& placed = placed_[static_cast<size_t>(&segment - schedule_.segments.data())];
   for (const uint32_t value : segment.outputs) {
     const auto known = std::find(model_.outputs.begin(), model_.outputs.end(), value);
     const auto output = static_cast<size_t>(known - model_.outputs.begin());
@@ -391,7 +395,7 @@ void Runner::place_outputs(const Segment& segment, std::span<const Tensor> given
     put_shape(value, wanted.shape);
     const Tensor& offered = given_for(given, output);
     if (!offered.absent()) check_given(described, offered, wanted);
-    if (!request.growing.empty() && place_behind(value, request)) {
+    if (!request.growing.empty() && place_growing(value, placed.infos[value].bytes, request)) {
     } else if (!offered.absent() && usable_in_place(offered)) {
       wanted.data = offered.data;
       wanted.owner = offered.owner;

@@ -125,6 +125,7 @@ class Runner {
   void enter_segment(size_t index, std::span<const Tensor> given, const RunRequest& request);
   void bind_rows(const GrowingPlace& place);
   void space_rows(const RunRequest& request);
+  bool space_results(const RunRequest& request);
   void lay_out_segment(size_t index);
   void begin_turns(std::span<const Tensor> inputs, const RunRequest& request);
   double seconds_of(const Chain* chain) const;
@@ -132,7 +133,8 @@ class Runner {
   void place_outputs(const Segment& segment, std::span<const Tensor> given,
                      const RunRequest& request);
   void take_memory(Tensor& output, const std::string& name);
-  bool place_behind(uint32_t value, const RunRequest& request);
+  bool place_growing(uint32_t value, int64_t bytes, const RunRequest& request);
+  bool place_behind(GrowingPlace& place, const Tensor& after);
   bool usable_in_place(const Tensor& given) const;
   void write_dims(const DimsWrite& write, int64_t bytes);
   void write_dims_of(const Segment& segment);
@@ -165,6 +167,7 @@ class Runner {
   std::vector<Placed> placed_;                  // by segment
   OwnLines<std::byte*> buffers_;                // kReservedBuffers, then by value
   std::vector<Tensor> tensors_;      // by value: inputs, outputs and vendor results of this run
+  std::vector<int64_t> distances_;   // by Model::spaced: of rows whose length decides it, else 0
   std::vector<uint32_t> unchecked_;  // bound values whose dims await evaluation
   RunStatistics statistics_;
 };

@@ -221,8 +221,7 @@ class Compilation {
   ProductKernel products_;
 };
 
-// What is read by windows, by index or from packed panels along an axis counts on its extent
-// elsewhere, too.
+// What is read by windows or from packed panels along an axis counts on its extent elsewhere, too.
 bool may_stay_open(const NormalPlan& plan, const Target& target) {
   if (target.has_cube_memories() || !plan.windows.empty()) return false;
   uint32_t open = 0;
@@ -231,8 +230,7 @@ bool may_stay_open(const NormalPlan& plan, const Target& target) {
   }
   return std::ranges::none_of(plan.nodes, [&](const NormalNode& node) {
     const bool panels = node.access >= 0 && plan.accesses[node.access].packed_panels;
-    return node.op == PlanOp::gather_ || node.op == PlanOp::check_index_ ||
-           (panels && (node.axes & open) != 0);
+    return panels && (node.axes & open) != 0;
   });
 }
 

@@ -62,13 +62,13 @@ def test_bert_leaves_no_shape_arithmetic(graph: Graph) -> None:
 
 @pytest.mark.parametrize("name", ["bert"], scope="module")
 def test_bert_gathers_from_its_embedding_tables_only(graph: Graph) -> None:
-    """The gathers of the padding mask and of position ids are views."""
+    """The gathers of the padding mask, of position ids and of the first token are views."""
     nodes = [node for node in graph.needed_nodes() if node.op == "gather"]
     assert [node.inputs[0].name for node in nodes if node.inputs[0].is_constant] == [
         "embeddings.word_embeddings.weight",
         "embeddings.token_type_embeddings.weight",
     ]
-    assert len(nodes) == 3
+    assert len(nodes) == 2
 
 
 def node_names(graph: onnx.GraphProto) -> set[str]:

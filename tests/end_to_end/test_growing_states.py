@@ -253,6 +253,62 @@ def test_rows_keep_what_is_computed_of_them_apart() -> None:
         assert compiled.statistics.kernels_compiled < 40
 
 
+ANEW = {
+    "by index": "t = Gather<axis = 0>(u, order)",
+    "negated": "t = Neg(u)",
+    "a sum along the heads": "axes0 = Constant<value_ints = [0]>() m0 = ReduceMax(u, axes0) t = Sub(u, m0)",
+    "backwards": """from = Constant<value_ints = [-1]>() to = Constant<value_ints = [-99999]>() axes1 = Constant<value_ints = [1]>()
+        back = Constant<value_ints = [-1]>() t = Slice(u, from, to, axes1, back)""",
+    "as one row": """flat = Constant<value_ints = [-1]>() extents = Shape(u) e = Reshape(u, flat) f = Tanh(e)
+        t = Reshape(f, extents)""",
+    "what the host has summed": "axis1 = Constant<value = int64 {1}>() k0 = CumSum(u, axis1) c = Constant<value_float = 0.003>() t = Mul(k0, c)",
+    "two at once": """t = Gather<axis = 0>(u, order) u2 = Concat<axis = 1>(s2, g1, h0) v2 = Tanh(u2)
+        t2 = Gather<axis = 0>(v2, order)""",
+    "scores of one for another": """t = Gather<axis = 0>(u, order) u2 = Concat<axis = 1>(s2, g1, h0) k2 = Transpose<perm = [0, 2, 1]>(u2)
+        p2 = MatMul(u, k2) b2 = Softmax(p2) r2 = MatMul(b2, u2) axes1 = Constant<value_ints = [1]>() m2 = ReduceMax(r2, axes1)
+        v2 = Sub(u2, m2) t2 = Tanh(v2)""",
+}
+
+MADE_EACH_TURN = {
+    "backwards": 1,  # the last of its rows is elsewhere
+    "what the host has summed": 3,  # the host takes tensors as any lie
+    "two at once": 1,  # a kernel that stores two rows of one state
+}
+"""Kernels that no program of another turn does for."""
+
+
+def made_anew(name: str) -> Any:
+    """Rows of a state that each turn makes anew, one longer, in an order that changes."""
+    two = "t2 =" in ANEW[name]
+    return cached(
+        f"""zero = Constant<value = int64 {{0}}>() one = Constant<value = int64 {{1}}>() many = Shape<end = 1>(s)
+        count = Squeeze(many) all = Range(zero, count, one) moved = Add(all, i) least = Max(many, one) order = Mod(moved, least)
+        w = Sin(h0) g1 = Add(w, w) u = Concat<axis = 1>(s, g1) {ANEW[name]}""",
+        SECOND if two else "",
+        ", float[h, r2, 4] t2" if two else "",
+    )
+
+
+@pytest.mark.parametrize("name", ANEW)
+def test_rows_made_anew(name: str) -> None:
+    """They lie with room behind them, and kernels are compiled for some extents at a time."""
+    runs = [
+        heads(n, h, c, k)
+        for n in (0, 1, 2, 150)
+        for h, c, k in ((3, 1, 1), (2, 1, 5), (1, 1, 2), (8, 2, 1), (4, 1, 300))
+    ]
+    compiled = agrees(made_anew(name), *runs)
+    for n in (150, 80):
+        compiled.run(heads(n, 3, 1, 1))
+        each_turn = MADE_EACH_TURN.get(name, 0)
+        assert compiled.statistics.kernels_compiled < 50 + each_turn * n
+
+
+def test_heads_that_are_none() -> None:
+    for name in ("by index", "negated"):
+        agrees(made_anew(name), *(heads(n, h, 1, 1) for h in (0, 3, 0) for n in (2, 9)))
+
+
 def test_rows_along_the_last_axis() -> None:
     """Elements of a row are what grows."""
     text = """g (int64 n, float[b, d, 1] x, float[b, d, k] q) => (float[b, d, m] y, float[b, d, 1] z) {
