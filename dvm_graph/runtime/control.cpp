@@ -54,7 +54,7 @@ Tensor first_row(const Tensor& tensor) {
   return {tensor.dtype, {tensor.shape.begin() + 1, tensor.shape.end()}, tensor.data, nullptr};
 }
 
-// By state: a turn gives it the shape that it had, whatever that is.
+// By state: a turn gives it the shape that it had, whatever that is, in memory offered for it.
 std::vector<char> steady_states(const ControlCall& call) {
   const Model& body = call.bodies[0].program->model();
   const size_t before = call.told(), said = call.said();
@@ -62,7 +62,9 @@ std::vector<char> steady_states(const ControlCall& call) {
   for (size_t i = 0; i < steady.size(); i++) {
     const ModelValue& given = body.values[body.inputs[before + i]];
     const ModelValue& made = body.values[body.outputs[said + i]];
-    steady[i] = !given.opaque && !made.opaque && given.shape == made.shape;
+    // What the host or the vendor library makes comes with memory of its own.
+    const bool is_placed = made.storage != Storage::vendor;
+    steady[i] = is_placed && !given.opaque && !made.opaque && given.shape == made.shape;
   }
   return steady;
 }
@@ -113,12 +115,13 @@ RunRequest ControlRunner::request_for(size_t body, const RunContext& run) {
 
 std::vector<Tensor> ControlRunner::run_body(size_t body, std::span<const Tensor> inputs,
                                             std::span<const Tensor> given, const RunContext& run,
-                                            std::span<GrowingPlace> growing, int64_t turn) {
+                                            const LoopTurn& turn) {
   refuse_interrupted(run.request);
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
-  Runner& runner = runner_of(body, inputs, run, turn);
+  Runner& runner = runner_of(body, inputs, run, turn.number);
   RunRequest request = request_for(body, run);
-  request.growing = growing;
+  request.growing = turn.growing;
+  request.spent = turn.spent;
   std::vector<Tensor> results = runner.run(inputs, given, request);
   add_statistics(body, runner, run, start);
   return results;
@@ -155,9 +158,9 @@ void ControlRunner::add_statistics(size_t body, const Runner& runner, const RunC
 // What the body gives for arrays of the first row's shape that do not fit is no input's fault.
 std::vector<Tensor> ControlRunner::run_turn(size_t body, std::span<const Tensor> operands,
                                             std::span<const Tensor> given, const RunContext& run,
-                                            std::span<GrowingPlace> growing, int64_t turn) {
+                                            const LoopTurn& turn) {
   try {
-    return run_body(body, operands, given, run, growing, turn);
+    return run_body(body, operands, given, run, turn);
   } catch (const InputError& error) {
     throw ShapeError("a turn of " + call_.name + " is unlike those before: " + error.what());
   }
@@ -215,6 +218,8 @@ void ControlRunner::begin(LoopState& loop, std::span<const Tensor> inputs) {
     loop.operands[before + states + i] = first_row(loop.scanned[i]);
   }
   loop.spare.resize(states);
+  loop.spent.resize(before);
+  loop.spent.resize(before + states, 1);
   for (const GrowingState& state : growing_) loop.growing.emplace_back().state = &state;
   loop.rows.resize(call_.collected.size());
   for (size_t i = 0; i < loop.rows.size(); i++) {
@@ -282,9 +287,9 @@ void ControlRunner::take_turn(LoopState& loop, const RunContext& run) {
     loop.rows[i].put_place(loop.turn, loop.given[said + states + i]);
   }
   const size_t body = loop.turn == 0 ? call_.turn_bodies() - 1 : 0;
-  std::span<GrowingPlace> growing = loop.growing;
-  if (body != 0) growing = {};
-  std::vector<Tensor> results = run_turn(body, loop.operands, loop.given, run, growing, loop.turn);
+  LoopTurn turn{loop.growing, loop.spent, loop.turn};
+  if (body != 0) turn.growing = {};
+  std::vector<Tensor> results = run_turn(body, loop.operands, loop.given, run, turn);
   if (call_.counted) loop.goes_on = scalar<bool>(results[0], call_.name);
   for (size_t i = 0; i < states; i++) {
     Tensor& state = loop.operands[before + i];

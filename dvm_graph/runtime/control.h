@@ -69,13 +69,13 @@ class ControlRunner {
   void repeat_turns(LoopState& loop, const RunContext& run);
   std::vector<Tensor> run_turn(size_t body, std::span<const Tensor> operands,
                                std::span<const Tensor> given, const RunContext& run,
-                               std::span<GrowingPlace> growing = {}, int64_t turn = 0);
+                               const LoopTurn& turn = {});
   int64_t most_turns(std::span<const Tensor> inputs) const;
   Runner& runner_of(size_t body, std::span<const Tensor> inputs, const RunContext& run,
                     int64_t turn);
   std::vector<Tensor> run_body(size_t body, std::span<const Tensor> inputs,
                                std::span<const Tensor> given, const RunContext& run,
-                               std::span<GrowingPlace> growing = {}, int64_t turn = 0);
+                               const LoopTurn& turn = {});
   RunRequest request_for(size_t body, const RunContext& run);
   void add_statistics(size_t body, const Runner& runner, const RunContext& run,
                       int64_t start_ns) const;

@@ -34,6 +34,7 @@ struct RunRequest {
   // others.
   std::span<const std::pair<uint32_t, int64_t>> symbols = {};
   std::span<GrowingPlace> growing = {};  // where outputs may lie that inputs are the beginning of
+  std::span<const char> spent = {};      // by input: a caller that holds it reads it no more
 };
 
 // Throws CancelledError where somebody interrupts the run.

@@ -20,12 +20,20 @@ struct LoopState {
   std::vector<Tensor> spare;     // by state: the other one of its two places
   std::vector<CollectedRows> rows;
   std::vector<GrowingPlace> growing;
+  std::vector<char> spent;    // by operand of the body: it is a state
   std::vector<Tensor> given;  // memory for results of the body
 
   bool is_over() const { return turn >= most || !goes_on; }
   std::byte* row_of(size_t scan, int64_t at, bool backward, int64_t row_bytes) const {
     return scanned[scan].data + (backward ? most - 1 - at : at) * row_bytes;
   }
+};
+
+// What a run of a body knows of the loop that it is a turn of.
+struct LoopTurn {
+  std::span<GrowingPlace> growing = {};
+  std::span<const char> spent = {};
+  int64_t number = 0;
 };
 
 }  // namespace dvm

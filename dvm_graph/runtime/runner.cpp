@@ -23,11 +23,6 @@ const char* numpy_name(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
-bool overlap(const Tensor& a, const Tensor& b) {
-  if (a.data == nullptr || b.data == nullptr) return false;
-  return a.data < b.data + bytes_of(b) && b.data < a.data + bytes_of(a);
-}
-
 // Shapes keep their memory for the next run.
 void let_go(Tensor& tensor) {
   tensor.shape.clear();
@@ -437,7 +432,7 @@ void Runner::run_segment(const Segment& segment, const RunContext& run) {
       run_control(step, *control, run);
       step++;
     } else if (const auto* host = std::get_if<HostCall>(&model_.steps[step])) {
-      run_host(*host, run);
+      run_host(step, *host, run);
       step++;
     } else {
       while (step < segment.end_step && outer_call(model_.steps[step]) == nullptr) step++;
@@ -470,15 +465,34 @@ void Runner::run_control(uint32_t step, const ControlCall& call, const RunContex
   accept_results(call, outputs);
 }
 
-void Runner::run_host(const HostCall& call, const RunContext& run) {
+// Whether the step is the last to read the memory of a value: a result of the vendor library or the
+// host, or an input that the caller has given up, which nobody else holds.
+bool Runner::is_spent(uint32_t value, uint32_t step, const RunRequest& request) const {
+  const Tensor& tensor = tensors_[value];
+  if (tensor.owner == nullptr || schedule_.lifetimes[value].last != static_cast<int32_t>(step))
+    return false;
+  long holders = 1;  // this run
+  if (model_.values[value].storage == Storage::input) {
+    const auto input = std::ranges::find(model_.inputs, value) - model_.inputs.begin();
+    if (static_cast<size_t>(input) >= request.spent.size() || request.spent[input] == 0)
+      return false;
+    holders++;
+  }
+  return tensor.owner.use_count() == holders;
+}
+
+void Runner::run_host(uint32_t step, const HostCall& call, const RunContext& run) {
   refuse_interrupted(run.request);
   std::vector<Tensor> operands(call.given.size()), results(call.wanted.size());
+  std::vector<char> spent(operands.size());
   auto input = call.inputs.begin();
   for (size_t i = 0; i < operands.size(); i++) {
-    if (call.given[i] != 0) operands[i] = view_of(*input++);
+    if (call.given[i] == 0) continue;
+    spent[i] = is_spent(*input, step, run.request) ? 1 : 0;
+    operands[i] = view_of(*input++);
   }
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
-  HostFrame frame(call.name, call.arguments, call.words, operands, call.wanted, results,
+  HostFrame frame(call.name, call.arguments, call.words, operands, spent, call.wanted, results,
                   output_pool_, host_scratch_, *device_);
   call.function(frame);
   if (run.profiler != nullptr) run.profiler->did("host", call.name, start);

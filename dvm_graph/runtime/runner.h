@@ -141,7 +141,8 @@ class Runner {
   void run_segment(const Segment& segment, const RunContext& run);
   void run_vendor(const VendorCall& call, const RunContext& run);
   void run_control(uint32_t step, const ControlCall& call, const RunContext& run);
-  void run_host(const HostCall& call, const RunContext& run);
+  void run_host(uint32_t step, const HostCall& call, const RunContext& run);
+  bool is_spent(uint32_t value, uint32_t step, const RunRequest& request) const;
   void accept_results(const OuterCall& call, std::span<const Tensor> results);
   void release_dying(uint32_t first_step, uint32_t end_step);
   Tensor view_of(uint32_t value) const;

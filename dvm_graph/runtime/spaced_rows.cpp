@@ -32,7 +32,7 @@ class Spacing {
         call_(call),
         appended_(growing_states(body, call.states, call.told(), call.said())) {}
 
-  // False: no state grows.
+  // False: no extent is another from turn to turn.
   bool run() {
     find_growing_symbols();
     if (symbols_.empty()) return false;
@@ -48,6 +48,9 @@ class Spacing {
 
  private:
   void find_growing_symbols() {
+    for (const SymbolBinding& binding : before_.bindings) {  // by what a turn finds
+      if (before_.values[binding.value].storage != Storage::input) symbols_.insert(binding.symbol);
+    }
     for (uint32_t i = 0; i < call_.states; i++) {
       const uint32_t state = before_.inputs[call_.told() + i];
       const ModelValue& from = before_.values[state];
@@ -233,7 +236,7 @@ class Spacing {
   Model body_;
   const ControlCall& call_;
   const std::vector<GrowingState> appended_;
-  std::set<int64_t> symbols_;    // that states bind anew in every turn
+  std::set<int64_t> symbols_;    // that are bound anew in every turn
   std::set<uint32_t> replaced_;  // results that are states of the turn behind, anew
 };
 

@@ -27,6 +27,11 @@ int64_t bytes_of(const Tensor& tensor) {
   return bytes;
 }
 
+bool overlap(const Tensor& a, const Tensor& b) {
+  if (a.data == nullptr || b.data == nullptr) return false;
+  return a.data < b.data + bytes_of(b) && b.data < a.data + bytes_of(a);
+}
+
 void measure_values(const Model& model, const Dims& dims, std::vector<ValueInfo>& infos) {
   infos.resize(model.values.size());
   for (size_t i = 0; i < infos.size(); i++) {

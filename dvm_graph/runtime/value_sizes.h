@@ -9,6 +9,7 @@
 namespace dvm {
 
 int64_t bytes_of(const Tensor& tensor);
+bool overlap(const Tensor& a, const Tensor& b);  // in memory
 
 // Size of every value's buffer; -1 where it cannot be said (a dim is unknown, or the size does not
 // fit 64 bits).

@@ -111,6 +111,20 @@ std::byte* HostFrame::give(size_t result, DType dtype, std::vector<int64_t> shap
   return results_[result].data;
 }
 
+std::byte* HostFrame::give_over_bytes(size_t result, size_t index) {
+  const Tensor& from = operand(index);
+  const auto is_apart = [&](const Tensor& other) {
+    return &other == &from || other.absent() || !overlap(other, from);
+  };
+  if (index < spent_.size() && spent_[index] != 0 && std::ranges::all_of(operands_, is_apart)) {
+    give_value(result, from);
+    return from.data;
+  }
+  std::byte* const to = give(result, from.dtype, from.shape);
+  if (to != nullptr) std::memcpy(to, from.data, static_cast<size_t>(bytes_of(from)));
+  return to;
+}
+
 void HostFrame::give_value(size_t result, Tensor value) {
   if (wants(result)) results_[result] = std::move(value);
 }

@@ -36,14 +36,17 @@ using Piece = std::function<void(int64_t first, int64_t end, int64_t slot)>;
 class HostFrame {
  public:
   // `operands` and `results` have an entry for each that the operator has; absent are operands that
-  // are omitted. `wanted` says which results anybody reads.
+  // are omitted. `spent` says which operands nobody reads again, `wanted` which results anybody
+  // reads.
   HostFrame(const std::string& name, std::span<const int64_t> arguments, const Tensor& words,
-            std::span<const Tensor> operands, std::span<const char> wanted,
-            std::span<Tensor> results, OutputPool& pool, Arena& scratch, SharedDevice& device)
+            std::span<const Tensor> operands, std::span<const char> spent,
+            std::span<const char> wanted, std::span<Tensor> results, OutputPool& pool,
+            Arena& scratch, SharedDevice& device)
       : name(name),
         arguments_(arguments),
         words_(words),
         operands_(operands),
+        spent_(spent),
         wanted_(wanted),
         results_(results),
         pool_(pool),
@@ -94,6 +97,13 @@ class HostFrame {
     return reinterpret_cast<T*>(give(result, dtype, std::move(shape)));
   }
 
+  // A result that begins as what an operand is: in its place, if nobody reads that again. Throws as
+  // `give`.
+  template <class T>
+  T* give_over(size_t result, size_t operand) {
+    return reinterpret_cast<T*>(give_over_bytes(result, operand));
+  }
+
   // A result that is there already.
   void give_value(size_t result, Tensor value);
   // A tensor with memory of its own.
@@ -110,12 +120,14 @@ class HostFrame {
   int64_t slots() const;
 
  private:
+  std::byte* give_over_bytes(size_t result, size_t operand);
   void require_one(size_t operand) const;
   const Tensor& operand_of(size_t index, size_t element_bytes) const;
 
   const std::span<const int64_t> arguments_;
   const Tensor& words_;
   const std::span<const Tensor> operands_;
+  const std::span<const char> spent_;
   const std::span<const char> wanted_;
   const std::span<Tensor> results_;
   OutputPool& pool_;

@@ -111,10 +111,8 @@ void by_index(HostFrame& frame, const Walk& walk) {
 
 template <class T, class Walk>
 void scatter_as(HostFrame& frame, Reduction reduction, const Walk& walk) {
-  const Tensor& x = frame.operand(0);
-  auto* const out = frame.give<T>(0, x.dtype, x.shape);
+  auto* const out = frame.give_over<T>(0, 0);
   if (out == nullptr) return;
-  std::memcpy(out, x.data, static_cast<size_t>(bytes_of(x)));
   const auto* const updates = frame.data<T>(2);
   const auto put = [&]<Reduction kind>(std::integral_constant<Reduction, kind>) {
     walk([&](int64_t place, int64_t update, int64_t count = 1) {

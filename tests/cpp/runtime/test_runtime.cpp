@@ -308,7 +308,7 @@ void test_pieces_of_host_operators() {
     OutputPool pool;
     Arena scratch;
     const std::shared_ptr<SharedDevice> shared = device();
-    HostFrame frame(name, {}, words, {}, {}, {}, pool, scratch, *shared);
+    HostFrame frame(name, {}, words, {}, {}, {}, {}, pool, scratch, *shared);
     std::vector<int64_t> done(static_cast<size_t>(units)), by_slot(2);
     frame.spread(units, unit, [&](int64_t first, int64_t end, int64_t slot) {
       by_slot.at(static_cast<size_t>(slot)) += end - first;
