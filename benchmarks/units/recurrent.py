@@ -5,7 +5,8 @@
 Both engines take turns, in processes of their own, which are stopped meanwhile: idle threads of an engine may spin. What
 is shown is onnxruntime's median time over ours, and our median. As many inputs as hidden values. `--strict` leaves
 nothing to onnxruntime. `--op Decoder`: a loop of as many turns, which attends to all rows that it has added to two
-caches, with `--heads` heads. `--op Beams`: one that takes the caches of its batch in another order behind each turn.
+caches, with `--heads` heads. `--op Beams`: one that takes the caches of its batch in another order behind each turn;
+`--op Static`: one whose caches have a place for each turn from the beginning, as `torch.while_loop` wants them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ import dvm_graph
 from dvm_graph import Options
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-DECODERS = ("Decoder", "Beams")
 STEPS, BATCHES, HIDDEN = (1, 10, 100, 500), (1, 8, 32), (64, 128, 256, 512)
 Feeds: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 _SECONDS, _TURN = 0.15, 0.01
@@ -44,7 +44,7 @@ def recurrent(op: str, hidden: int, direction: str = "forward", heads: int = 1) 
     """
     random = np.random.default_rng(0)
     if op in DECODERS:
-        return decoder(hidden, heads, reordered=op == "Beams")
+        return decoder(op, hidden, heads)
     if op in ("Scan", "Attention"):
         size = hidden**0.5 if op == "Scan" else hidden  # of scores, so that turns forget errors
         r = (random.standard_normal((hidden, hidden)) / size).astype(np.float32)
@@ -92,35 +92,55 @@ _TURN_OF_DECODER = """
     split = Constant <value_ints = [0, HEADS, 1, -1]>()
     join = Constant <value_ints = [0, -1]>()
     scale = Constant <value_float = SCALE>()
+    zero = Constant <value_int = 0>() one = Constant <value_int = 1>()
     qm = MatMul(h, wq) km = MatMul(h, wk) vm = MatMul(h, wv)
     q = Reshape(qm, split) k = Reshape(km, split) v = Reshape(vm, split)
-    seen_k = Concat <axis = 2>(past_k, k)
-    seen_v = Concat <axis = 2>(past_v, v)
+    SEEN
     turned = Transpose <perm = [0, 1, 3, 2]>(seen_k)
     scores = MatMul(q, turned)
     scaled = Mul(scores, scale)
-    shares = Softmax <axis = -1>(scaled)
+    SHARES
     heads = MatMul(shares, seen_v)
     mixed = Reshape(heads, join)
     o = MatMul(mixed, wo)
     sum = Add(o, h)
     after = Tanh(sum)
     row = Identity(after)
+    KEPT
 """
+_APPENDED = """
+    seen_k = Concat <axis = 2>(past_k, k)
+    seen_v = Concat <axis = 2>(past_v, v)
+"""
+_PLACED = """
+    four = Constant <value_ints = [1, 1, 1, 1]>() at = Reshape(i, four) shape = Shape(k) places = Expand(at, shape)
+    seen_k = ScatterElements <axis = 2>(past_k, places, k)
+    seen_v = ScatterElements <axis = 2>(past_v, places, v)
+    extent = Shape <start = 2, end = 3>(past_k) count = Squeeze(extent) all = Range(zero, count, one)
+    is_seen = LessOrEqual(all, i) never = Constant <value_float = -1e30>()
+"""
+_OF_ALL = "shares = Softmax <axis = -1>(scaled)"
+_OF_SEEN = "counted = Where(is_seen, scaled, never) shares = Softmax <axis = -1>(counted)"
 _KEPT = "all_k = Identity(seen_k) all_v = Identity(seen_v)"
 _REORDERED = """
-    zero = Constant <value_int = 0>() one = Constant <value_int = 1>()
-    many = Shape <end = 1>(h) count = Squeeze(many) each = Range(zero, count, one)
+    many = Shape <end = 1>(h) batch = Squeeze(many) each = Range(zero, batch, one)
     moved = Add(each, i) order = Mod(moved, many)
     all_k = Gather <axis = 0>(seen_k, order) all_v = Gather <axis = 0>(seen_v, order)
 """
+DECODERS = {
+    "Decoder": {"SEEN": _APPENDED, "SHARES": _OF_ALL, "KEPT": _KEPT},
+    "Beams": {"SEEN": _APPENDED, "SHARES": _OF_ALL, "KEPT": _REORDERED},
+    "Static": {"SEEN": _PLACED, "SHARES": _OF_SEEN, "KEPT": _KEPT},
+}
 
 
-def decoder(hidden: int, heads: int, *, reordered: bool = False) -> onnx.ModelProto:
+def decoder(op: str, hidden: int, heads: int) -> onnx.ModelProto:
     """y, a row for each turn: attention of a state to all states before it, whose keys and values are kept."""
     cache = f"float[b, {heads}, P, {hidden // heads}]"
-    turn = _TURN_OF_DECODER + (_REORDERED if reordered else _KEPT)
-    turn = turn.replace("HEADS", str(heads)).replace("SCALE", str((heads / hidden) ** 0.5))
+    turn = _TURN_OF_DECODER
+    words = {"HEADS": str(heads), "SCALE": str((heads / hidden) ** 0.5)}
+    for word, text in (DECODERS[op] | words).items():
+        turn = turn.replace(word, text)
     text = f"""<ir_version: 8, opset_import: ["" : 18]>
     decoder (int64 n, float[b, {hidden}] x, {cache.replace("P", "p0")} none) => (float[t, b, {hidden}] y) {{
       last, keys, values, y = Loop (n, "", x, none, none) <
@@ -144,7 +164,8 @@ def _feeds(
     if op not in DECODERS:
         return x
     heads, size = (d.dim_value for d in model.graph.input[2].type.tensor_type.shape.dim[1::2])
-    none = np.zeros((x.shape[1], heads, 0, size), np.float32)
+    rows = len(x) if op == "Static" else 0
+    none = np.zeros((x.shape[1], heads, rows, size), np.float32)
     return {"n": np.array(len(x)), "x": x[0], "none": none}
 
 
@@ -264,10 +285,10 @@ def medians(
     "ops",
     multiple=True,
     default=("LSTM", "GRU"),
-    help="or RNN, Scan, Attention, Decoder, Beams",
+    help="or RNN, Scan, Attention, Decoder, Beams, Static",
 )
 @click.option("--direction", default="forward")
-@click.option("--heads", default=1, help="of a Decoder or Beams")
+@click.option("--heads", default=1, help="of a Decoder, Beams or Static")
 @click.option("--threads", default=2)
 @click.option("--rounds", default=40)
 @click.option("--strict", is_flag=True, help="leave nothing to onnxruntime")
