@@ -16,7 +16,7 @@ using By = SpacedRows::By;
 
 // Whether a kernel copies the one from its beginning to that of the other; where rows lie is for
 // the run to see.
-bool copies(const KernelPlan& plan, GrowingState& state) {
+bool copies(const KernelPlan& plan, uint32_t grown, GrowingState& state) {
   if (plan.nodes.size() != 2 || plan.nodes[0].op != PlanOp::load_ ||
       plan.nodes[1].op != PlanOp::store_) {
     return false;
@@ -24,7 +24,7 @@ bool copies(const KernelPlan& plan, GrowingState& state) {
   const Access& load = plan.accesses[static_cast<size_t>(plan.nodes[0].access)];
   const Access& store = plan.accesses[static_cast<size_t>(plan.nodes[1].access)];
   if (load.value != static_cast<int32_t>(state.from) || load.offset != kNoSlot ||
-      store.value != static_cast<int32_t>(state.to) || store.offset != kNoSlot) {
+      store.value != static_cast<int32_t>(grown) || store.offset != kNoSlot) {
     return false;
   }
   for (size_t axis = 0; axis < plan.extents.size(); axis++) {
@@ -37,8 +37,8 @@ bool copies(const KernelPlan& plan, GrowingState& state) {
   return true;
 }
 
-// All calls that write the output: the copy, and others behind it. False: they do something else.
-bool find_writers(const Model& body, GrowingState& state) {
+// All calls that write a value: the copy, and others behind it. False: they do something else.
+bool find_writers(const Model& body, uint32_t grown, GrowingState& state) {
   const std::vector<char> nonnegative = body.dims.nonnegative();
   const auto is_forward = [&](DimSlot stride) {
     return stride == kNoSlot || nonnegative[static_cast<size_t>(stride)] != 0;
@@ -46,7 +46,7 @@ bool find_writers(const Model& body, GrowingState& state) {
   int copies_found = 0;
   for (uint32_t call = 0; call < body.calls.size(); call++) {
     const KernelPlan& plan = body.kernels[body.calls[call].kernel].plan;
-    if (body.calls[call].guard == kNoSlot && copies(plan, state)) {
+    if (body.calls[call].guard == kNoSlot && copies(plan, grown, state)) {
       state.copy = call;
       copies_found++;
       continue;
@@ -54,7 +54,7 @@ bool find_writers(const Model& body, GrowingState& state) {
     for (const PlanNode& node : plan.nodes) {
       if (node.op != PlanOp::store_) continue;
       const Access& access = plan.accesses[static_cast<size_t>(node.access)];
-      if (access.value != static_cast<int32_t>(state.to)) continue;
+      if (access.value != static_cast<int32_t>(grown)) continue;
       if (access.offset == kNoSlot || !std::ranges::all_of(access.strides, is_forward))
         return false;
       state.behind.push_back(access.offset);
@@ -62,7 +62,7 @@ bool find_writers(const Model& body, GrowingState& state) {
   }
   return copies_found == 1 && std::ranges::none_of(body.steps, [&](const Step& step) {
            const auto* const write = std::get_if<DimsWrite>(&step);
-           return write != nullptr && write->value == state.to;
+           return write != nullptr && write->value == grown;
          });
 }
 
@@ -72,6 +72,15 @@ bool is_launched(const Model& body, uint32_t call) {
     const auto* const stage = std::get_if<LaunchStage>(&step);
     return stage != nullptr && std::ranges::find(stage->calls, call) != stage->calls.end();
   });
+}
+
+// Sees what is a state and something behind it. False: the value is not, and nothing has changed.
+bool find_grown(const Model& body, uint32_t value, GrowingState& state) {
+  GrowingState found = state;
+  if (!find_writers(body, value, found) || !is_launched(body, found.copy)) return false;
+  state = std::move(found);
+  state.grown = value;
+  return true;
 }
 
 struct Room {
@@ -180,10 +189,17 @@ std::vector<GrowingState> growing_states(const Model& body, size_t states, size_
     const ModelValue &from = body.values[state.from], &to = body.values[state.to];
     if (from.opaque || to.opaque || from.dtype != to.dtype || from.shape == to.shape) continue;
     if (to.storage != Storage::output || std::ranges::count(body.outputs, state.to) != 1) continue;
-    state.appended = find_writers(body, state) && is_launched(body, state.copy);
+    state.appended = find_grown(body, state.to, state);
     state.rows = rows_of(state.from, state.appended ? By::room : By::place);
-    if (!state.appended) state.made = rows_of(state.to, By::length);
-    if (state.appended || (state.rows != nullptr && state.made != nullptr)) found.push_back(state);
+    if (!state.appended) {
+      state.made = rows_of(state.to, By::length);
+      if (state.rows == nullptr || state.made == nullptr) continue;
+      for (const SpacedRows::Value& known : state.made->values) {
+        const bool is_inside = body.values[known.value].storage == Storage::arena;
+        if (is_inside && find_grown(body, known.value, state)) break;
+      }
+    }
+    found.push_back(state);
   }
   return found;
 }

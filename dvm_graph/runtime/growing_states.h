@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,9 +21,12 @@
 namespace dvm {
 
 struct GrowingState {
-  size_t index = 0;                  // among the states
-  uint32_t from = 0, to = 0;         // values of the body: an input and an output
-  bool appended = true;              // false: made anew
+  size_t index = 0;           // among the states
+  uint32_t from = 0, to = 0;  // values of the body: an input and an output
+  bool appended = true;       // false: made anew
+  // What is a copy of it and something behind that: what a turn makes of it, or of one made anew,
+  // what only this turn reads.
+  std::optional<uint32_t> grown;
   uint32_t copy = 0;                 // the call that copies the one to where the other begins
   std::vector<DimSlot> behind;       // where what others store begins, in elements
   const SpacedRows* rows = nullptr;  // of the body: it may have room behind each row

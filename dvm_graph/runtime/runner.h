@@ -135,6 +135,8 @@ class Runner {
   void take_memory(Tensor& output, const std::string& name);
   bool place_growing(uint32_t value, int64_t bytes, const RunRequest& request);
   bool place_behind(GrowingPlace& place, const Tensor& after);
+  void grow_inside(const GrowingPlace& place);
+  int64_t distance_of_made(const GrowingState& state) const;
   bool usable_in_place(const Tensor& given) const;
   void write_dims(const DimsWrite& write, int64_t bytes);
   void write_dims_of(const Segment& segment);

@@ -33,15 +33,17 @@ void Runner::space_rows(const RunRequest& request) {
   for (GrowingPlace& place : request.growing) {
     const SpacedRows* const rows = place.state->rows;
     if (rows == nullptr || place.apart == 0) continue;
-    Tensor& before = tensors_[place.state->from];
-    if (place.refuses ||
-        !place.state->grows(dims_, dims_.values()[rows->values[0].row], place.apart)) {
-      before = place.closed(before, output_pool_, model_.values[place.state->from].name.c_str());
-      place = {place.state, nullptr, 0, 0, true};
+    const GrowingState& state = *place.state;
+    Tensor& before = tensors_[state.from];
+    const bool stays =
+        !state.appended || state.grows(dims_, dims_.values()[rows->values[0].row], place.apart);
+    if (place.refuses || !stays) {
+      before = place.closed(before, output_pool_, model_.values[state.from].name.c_str());
+      place = {&state, nullptr, 0, 0, true};
       bind_rows(place);
       moved = true;
     }
-    buffer(place.state->from) = before.data;
+    buffer(state.from) = before.data;
   }
   if (moved) dims_.evaluate();
 }
@@ -74,14 +76,29 @@ bool Runner::place_growing(uint32_t value, int64_t bytes, const RunRequest& requ
   const GrowingState& state = *place->state;
   Tensor& after = tensors_[value];
   if (!state.appended) {
+    grow_inside(*place);
     place->memory = output_pool_.take(bytes, model_.values[value].name.c_str());
-    place->apart = distances_[static_cast<size_t>(state.made - model_.spaced.data())];
+    place->apart = distance_of_made(state);
   } else if (!place_behind(*place, after)) {
     return false;
   }
   after.owner = place->memory;
   after.data = static_cast<std::byte*>(after.owner.get());
   return true;
+}
+
+// Puts what begins as a state that is made anew, and ends with the turn, where that lies.
+void Runner::grow_inside(const GrowingPlace& place) {
+  const GrowingState& state = *place.state;
+  if (!state.grown) return;
+  const bool goes_on = place.apart > 0 && place.apart == distance_of_made(state) &&
+                       state.grows(dims_, dims_.values()[state.rows->values[0].row], place.apart);
+  launcher_.leave_out(state.copy, goes_on);
+  if (goes_on) buffer(*state.grown) = tensors_[state.from].data;
+}
+
+int64_t Runner::distance_of_made(const GrowingState& state) const {
+  return distances_[static_cast<size_t>(state.made - model_.spaced.data())];
 }
 
 bool Runner::place_behind(GrowingPlace& place, const Tensor& after) {
