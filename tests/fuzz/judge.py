@@ -10,6 +10,7 @@ there is wrong.
 from __future__ import annotations
 
 import contextlib
+import copy
 import enum
 import functools
 import math
@@ -27,6 +28,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 from onnxruntime.capi import onnxruntime_pybind11_state
 
+from dvm_graph.import_.loading import every_node
 from tests.fuzz.case import Case, Feeds, prune
 from tests.fuzz.disturb import disturbed, eps
 from tests.fuzz.few_bits import product_of_few_bits
@@ -60,7 +62,9 @@ NOT_RUN: tuple[type[Exception], ...] = (
 class Reference:
     """onnxruntime without its optimisations, on one core.
 
-    It takes and gives no arrays of bfloat16: those pass its borders as float32.
+    It takes and gives no arrays of bfloat16: those pass its borders as float32. Norms in training write over the
+    statistics that they are given, arrays of the caller and constants of the session: such models get copies, and a
+    session for each run.
     """
 
     def __init__(self, model: onnx.ModelProto, optimise: bool = False) -> None:
@@ -77,23 +81,33 @@ class Reference:
             data = model.SerializeToString()
             return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
-        self._session = load(model)
+        session = load(model)
         if narrow or any(self._narrow):
-            self._session = load(_with_wide_borders(model))
+            model = _with_wide_borders(model)
+            session = load(model)
+        writes = any(map(_trains, every_node(graph.node)))
+        self._fresh = (lambda: load(model)) if writes else (lambda: session)
+        self._writes = writes
 
     def run(self, feeds: Feeds) -> list[Any]:
         wide = {
             f"{k}_wide" if _is_bfloat16(v) else k: v.astype(np.float32) if _is_bfloat16(v) else v
-            for k, v in feeds.items()
+            for k, v in (copy.deepcopy(feeds) if self._writes else feeds).items()
         }
         try:
-            results = self._session.run(None, wide)
+            results = self._fresh().run(None, wide)
         except ValueError as error:  # of its binding: numpy has no array of such extents
             raise RuntimeError(str(error)) from error
         return [
             result.astype(BFLOAT16) if narrow else result
             for result, narrow in zip(results, self._narrow, strict=True)
         ]
+
+
+def _trains(node: onnx.NodeProto) -> bool:
+    return node.op_type == "BatchNormalization" and any(
+        attribute.name == "training_mode" and attribute.i for attribute in node.attribute
+    )
 
 
 def _is_bfloat16(value: Any) -> bool:

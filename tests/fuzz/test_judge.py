@@ -37,6 +37,22 @@ def test_a_wrong_answer_is_not_explained_by_rounding() -> None:
     assert not explained(case, case.feeds[0], [right * np.float32(1.001)], [right])
 
 
+def test_the_reference_answers_alike_again_and_leaves_what_it_is_fed() -> None:
+    """onnxruntime's norms in training write over the statistics that they are given."""
+    case = case_of(
+        """g (float[3, 2, 4] x, float[2] s) => (float[3, 2, 4] y, float[2] mean, float[2] variance)
+        <float[2] before = {1, 2}>
+        { y, moved, v = BatchNormalization <training_mode = 1> (x, s, s, before, s)
+          mean = Neg(moved) variance = Neg(v) }""",
+        x=np.arange(24, dtype=np.float32).reshape(3, 2, 4),
+        s=np.array([3, 4], np.float32),
+    )
+    reference = Reference(case.model)
+    first, again = (reference.run(case.feeds[0]) for _ in range(2))
+    assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))
+    assert case.feeds[0]["s"].tolist() == [3, 4]
+
+
 def test_a_difference_of_large_numbers_is_explained_by_rounding() -> None:
     case = case_of(
         """g (float[N] x) => (float[N] y) <float a = {1e6}>
