@@ -12,10 +12,10 @@ nothing and needs no memory that it did not before. Whatever fails in a prelude 
 
 What costs more: products, reductions, gathers, windows, copies (concats, and views that no strides tell) and functions that
 units work out by many instructions; and element-wise operators whose readers take nothing from registers. With these goes what
-they rest on. What rests on what is moved element by element follows as long as that is no larger: it is read instead. Everything
-else stays, views and broadcasts above all: it fuses with what reads it; functions of broadcasts, too, which may be larger than all
-that turns read: rows times columns, which a kernel sums up as they come, may be more than there is memory for. What is moved and
-cheap is computed anew for those that stay.
+they rest on, and what the body assumes of the extents around it. What rests on what is moved element by element follows as long
+as that is no larger: it is read instead. Everything else stays, views and broadcasts above all: it fuses with what reads it;
+functions of broadcasts, too, which may be larger than all that turns read: rows times columns, which a kernel sums up as they
+come, may be more than there is memory for. What is moved and cheap is computed anew for those that stay.
 """
 
 from __future__ import annotations
@@ -235,7 +235,10 @@ class _Lifting:
     ) -> dict[Value, Value] | None:
         """The results of the operators in a graph, by those in the body; None: they do not fit there."""
         mark, builder = len(graph), Builder(graph, facts)
+        demanded = self._facts.bodies[self._body].checks
         try:
+            facts.branch().assume_all(demanded, self._known_symbols())
+            facts.assume_all(demanded, self._known_symbols())
             for node in nodes:
                 operands = [known.get(v, v) for v in node.inputs if v is not None]
                 with builder.scope(node):

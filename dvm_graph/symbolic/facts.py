@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -152,6 +152,27 @@ class Facts:
         if high is not None and known[1] > high:
             self._note(Check(a, Relation.LESS_EQUAL, high, reason))
         self._narrow(self.canonical(a), (low_bound, high_bound), reason)
+
+    def assume_all(self, checks: Sequence[Check], known: Collection[Any]) -> None:
+        """Takes what elsewhere is checked as given here, as far as it is about known symbols.
+
+        Raises:
+            ShapeError: that contradicts what is known.
+        """
+        for check in checks:
+            if symbols_of(check.left) | symbols_of(check.right) <= set(known):
+                self._assume(check)
+
+    def _assume(self, check: Check) -> None:
+        left, right, reason = check.left, check.right, check.reason
+        if check.relation is Relation.EQUAL:
+            self.assume_equal(left, right, reason)
+        elif check.relation is Relation.LESS_EQUAL and isinstance(left, int):
+            self.assume_range(right, left, None, reason)
+        elif check.relation is Relation.LESS_EQUAL and isinstance(right, int):
+            self.assume_range(left, None, right, reason)
+        else:
+            self.expect(left, check.relation, right, lambda: reason)
 
     def expect(self, a: Dim, relation: Relation, b: Dim, reason: Callable[[], str]) -> None:
         """Has a run check what the model demands and nothing follows from."""

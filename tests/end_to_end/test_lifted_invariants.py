@@ -327,3 +327,28 @@ def test_constants_are_named_in_the_graph_that_they_come_to() -> None:
     }""")
     runs = [{"x": normal(b, 4), "rows": normal(5, b, 4), "w": normal(3, 4)} for b in (1, 2)]
     agrees(model, *runs)
+
+
+def test_what_the_body_assumes_of_extents_holds_where_its_operators_go() -> None:
+    """That a bias has 24 numbers, where nobody says so of the input; a loop without turns does not mind."""
+    weights = {"w": normal(1, 12, 4), "r": normal(1, 12, 3)}
+    model = parse("""g (int64 n, float[t, b, 4] x, float[1, p] bias, float[1, 12, 4] w, float[1, 12, 3] r, float s)
+        => (float[1, b, 3] y, float z) {
+      axes = Constant<value_ints = [0]>()
+      z, all = Loop(n, "", s) <body = turn (int64 i, bool go, float a) => (bool on, float c, float[1, b, 3] last) {
+        on = Identity(go)
+        y, last, cell = LSTM<hidden_size = 3>(x, w, r, bias)
+        c = Add(a, s)
+      }>
+      y = ReduceSum<keepdims = 0>(all, axes)
+    }""")
+    feeds = [
+        {"n": np.array(n), "x": normal(5, b, 4), "bias": normal(1, 24), "s": normal(), **weights}
+        for n, b in ((2, 3), (1, 1), (3, 2))
+    ]
+    agrees(model, *feeds)
+    compiled = dvm_graph.optimize(model, strict=True)
+    wrong = {**feeds[0], "bias": normal(1, 23)}
+    with pytest.raises(ShapeError, match="24"):
+        compiled.run(wrong)
+    compiled.run({**wrong, "n": np.array(0)})
