@@ -9,7 +9,8 @@ from dvm_graph.decompose.operands import normalize_axis, operand, required, shap
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import maximum, product
+from dvm_graph.symbolic.dims import maximum, minimum, product
+from dvm_graph.symbolic.facts import Relation
 
 
 def softmax(builder: Builder, x: Value, axes: Sequence[int]) -> Value:
@@ -62,9 +63,15 @@ def _likelihood_loss(
     labels = builder.cast(required(node, operands, 1), DType.INT64)
     weights = operand(operands, 2)
     rank, dtype = log_probabilities.rank, log_probabilities.dtype
-    batch, _, *places = shape_of(log_probabilities)
+    batch, class_count, *places = shape_of(log_probabilities)
     for dim, own in zip(shape_of(labels), (batch, *places), strict=True):
         builder.facts.assume_equal(dim, own, f"{node.name} has a label for each row of scores")
+    reason = (
+        f"{node.name} has a class for the labels"  # where there is none, nobody looks at labels
+    )
+    some = minimum(1, product(shape_of(labels)))
+    if not builder.facts.prove_less_equal(some, class_count).yes:
+        builder.facts.expect(some, Relation.LESS_EQUAL, class_count, lambda: reason)
     labels = with_axis(builder, labels, 1)
     zero = builder.scalar(0, dtype)
     ignored = node.attrs.get("ignore_index")
@@ -79,7 +86,7 @@ def _likelihood_loss(
             chosen = builder.bitwise_and(chosen, counts)
         return builder.reduce_sum(builder.select(chosen, of_classes, zero), (1,))
 
-    picked = of_label(log_probabilities, shape_of(log_probabilities)[1])
+    picked = of_label(log_probabilities, class_count)
     weight: Value | None = None
     if weights is not None:  # of more classes, too: those are never chosen
         weight = of_label(along_axis(builder, weights, 1, rank), shape_of(weights)[0])

@@ -73,3 +73,23 @@ def test_a_loss_is_spread_into_a_product() -> None:
     }
     expected = session(model).run(None, feeds)
     assert_same_bits(dvm_graph.optimize(model).run(feeds), expected)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_labels_without_a_class(reduction: str) -> None:
+    """Nobody looked at them where there is none to compare them with, and the loss was 0."""
+    result = "[n]" if reduction == "none" else ""
+    model = model_from_text(
+        f"""g (float[n, c] x, int64[n] t) => (float{result} y) {{
+            y = NegativeLogLikelihoodLoss<reduction = "{reduction}">(x, t)
+        }}"""
+    )
+    compiled, reference = dvm_graph.optimize(model, check=True), session(model)
+    for rows, classes in ((2, 3), (0, 0)):
+        feeds = {"x": np.ones((rows, classes), np.float32), "t": np.zeros(rows, np.int64)}
+        assert_all_close(compiled.run(feeds), reference.run(None, feeds))
+    feeds = {"x": np.ones((2, 0), np.float32), "t": np.zeros(2, np.int64)}
+    with pytest.raises(Exception, match="GatherElements"):
+        reference.run(None, feeds)
+    with pytest.raises(dvm_graph.ShapeError, match="class"):
+        compiled.run(feeds)
