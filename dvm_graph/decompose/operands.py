@@ -52,6 +52,18 @@ def normalize_axes(node: Node, axes: Sequence[int], rank: int) -> tuple[int, ...
     return tuple(sorted({normalize_axis(node, int(axis), rank) for axis in axes}))
 
 
+def distinct_axes(node: Node, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Axes counted from the first, in the order that they are told in.
+
+    Raises:
+        ModelError: one is told twice.
+    """
+    found = tuple(normalize_axis(node, int(axis), rank) for axis in axes)
+    if len(set(found)) != len(found):
+        raise ModelError(f"{node.op} {node.name!r}: axes {list(axes)} name one twice")
+    return found
+
+
 def integers(values: Sequence[Dim] | None) -> tuple[int, ...] | None:
     """The values where all are known numbers."""
     if values is None or not all(isinstance(value, int) for value in values):

@@ -14,6 +14,7 @@ from dvm_graph.decompose.extents import Content, bound_extents, contents_of, kno
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.operands import (
     constant_scalar,
+    distinct_axes,
     elements,
     integers,
     normalize_axes,
@@ -25,7 +26,6 @@ from dvm_graph.decompose.operands import (
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.reshaping import reshaped
 from dvm_graph.decompose.squeezing import axes_of_one, names_no_axes
-from dvm_graph.errors import ModelError
 from dvm_graph.ir import Dim, Node, Shape
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, product
@@ -107,9 +107,7 @@ def unsqueeze(builder: Builder, node: Node, operands: Operands) -> Results:
     if known is None:
         return None
     rank = x.rank + len(known)
-    axes = normalize_axes(node, known, rank)
-    if len(axes) != len(known):
-        raise ModelError(f"{node.op} {node.name!r}: axes {list(known)} name one twice")
+    axes = distinct_axes(node, known, rank)
     dims = iter(shape_of(x))
     return [builder.reshape(x, tuple(1 if axis in axes else next(dims) for axis in range(rank)))]
 

@@ -22,6 +22,7 @@ from dvm_graph.decompose.extents import (
 )
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.operands import (
+    distinct_axes,
     elements,
     integers,
     normalize_axis,
@@ -97,11 +98,11 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
     steps = integers(_or_default(operands, 4, (1,) * len(starts)))
     if axes is None or steps is None:
         return _bound_slice(builder, node, operands)
+    axes = distinct_axes(node, axes, x.rank)
     first: list[Dim] = [0] * x.rank
     strides = [1] * x.rank
     sizes = list(shape_of(x))
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        axis = normalize_axis(node, axis, x.rank)
         if step == 0:
             raise ModelError(f"{node.op} {node.name!r}: a step of axis {axis} is 0")
         step = strides[axis] = max(-_INFINITY, min(step, _INFINITY))
@@ -126,9 +127,8 @@ def _bound_slice(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is not None:
         for axis, extent in enumerate(shape_of(x)):
             dims[2 * axis : 2 * axis + 2] = 0, extent
-        bounds = zip(starts, ends, axes, steps, strict=True)
+        bounds = zip(starts, ends, distinct_axes(node, axes, x.rank), steps, strict=True)
         for at, (start, end, axis, step) in enumerate(bounds):
-            axis = normalize_axis(node, axis, x.rank)
             if isinstance(step, int):
                 strides[axis] = max(-_INFINITY, min(step, _INFINITY))
                 dims[2 * axis : 2 * axis + 2] = _known_range(start, end, step, shape_of(x)[axis])
@@ -247,11 +247,10 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
     if amounts is None or axes is None:
         return _bound_pad(builder, node, operands)
     grown: list[tuple[int, Dim, Dim]] = []
-    for index, axis in enumerate(axes):
+    for index, axis in enumerate(distinct_axes(node, axes, x.rank)):
         before, after = amounts[index], amounts[index + len(axes)]
         if isinstance(before, int) and isinstance(after, int) and before == after == 0:
             continue
-        axis = normalize_axis(node, axis, x.rank)
         extent, cut = shape_of(x)[axis], add(maximum(0, neg(before)), maximum(0, neg(after)))
         if cut != 0:
             size = add(extent, add(before, after))
@@ -295,8 +294,7 @@ def _bound_pad(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is not None:
         for axis, extent in enumerate(shape_of(x)):
             dims[4 * axis : 4 * axis + 4] = 0, extent, 0, 0
-        for index, axis in enumerate(axes):
-            axis = normalize_axis(node, axis, x.rank)
+        for index, axis in enumerate(distinct_axes(node, axes, x.rank)):
             before, after = known(amounts[index]), known(amounts[index + len(axes)])
             cut = 0 if isinstance(before, int) and before >= 0 else None
             sides = [0 if side == 0 else None for side in (before, after)]
@@ -378,10 +376,9 @@ def center_crop_pad(builder: Builder, node: Node, operands: Operands) -> Results
     wanted = required(node, operands, 1).elements
     if wanted is None:
         return None
-    axes = node.attrs.get("axes") or range(x.rank)
+    axes = distinct_axes(node, node.attrs.get("axes") or range(x.rank), x.rank)
     zero = builder.scalar(0, x.dtype)
     for axis, size in zip(axes, wanted, strict=True):
-        axis = normalize_axis(node, int(axis), x.rank)
         missing = sub(size, shape_of(x)[axis])
         # floordiv rounds a crop's start down and a pad's front down alike, after the sign.
         cut = floordiv(maximum(0, neg(missing)), 2)

@@ -81,13 +81,12 @@ def _reduced(node: Node) -> int | None:
         return _rank(node, 0)
     if node.operand(1) is None or node.attrs.get("noop_with_empty_axes", 0):
         return None
-    length = _length(node, 1)
-    return 0 if length == 0 else _changed_by_length(1, -1)(node)
+    return 0 if _length(node, 1) == 0 else _without_axes(node)
 
 
-def _squeezed(node: Node) -> int | None:
-    """No axes at all are all axes of extent 1."""
-    return _changed_by_length(1, -1)(node) if _length(node, 1) else None
+def _without_axes(node: Node) -> int | None:
+    """Of several axes one may be told twice, and no axes at all are not none."""
+    return _changed_by_length(1, -1)(node) if _length(node, 1) == 1 else None
 
 
 _SAME = (
@@ -114,7 +113,7 @@ _OF_ONNX: dict[str, _Rule] = {
     "Reshape": _length_of(1),
     "Shape": _always(1),
     "Size": _always(0),
-    "Squeeze": _squeezed,
+    "Squeeze": _without_axes,
     "Unsqueeze": _changed_by_length(1, 1),
 }
 

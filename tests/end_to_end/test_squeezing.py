@@ -97,3 +97,17 @@ def test_any_type(dtype: str, opset: int) -> None:
         (got,), (want,) = model.run(feeds), reference.run(None, feeds)
         assert got.shape == want.shape and got.dtype == want.dtype
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("op", ["Squeeze", "ReduceSum<keepdims = 0>"])
+def test_of_axes_that_a_run_gives_one_may_be_told_twice(op: str) -> None:
+    """As many as are told were taken off the rank."""
+    proto = parse(
+        f"""g (float[a, b, c] x, int64[2] axes) => (float[i] y) {{
+          s = {op}(x, axes) y = Softmax(s)
+        }}""",
+        17,
+    )
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    twice, others = (np.array(axes, np.int64) for axes in ([0, 0], [0, -1]))
+    agrees(proto, *({"x": normal(1, 3, 1), "axes": axes} for axes in (others, twice, others)))

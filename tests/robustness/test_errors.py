@@ -52,6 +52,15 @@ MALFORMED = {
         [node("Slice", ["x", "s", "e", "s", "s"], ["y"])], ROWS, {"s": [0], "e": [1]}
     ),
     "an axis twice": model([node("Unsqueeze", ["x", "a"], ["y"])], ROWS, {"a": [0, 0]}),
+    "a slice of an axis twice": model(
+        [node("Slice", ["x", "s", "e", "a"], ["y"])], ROWS, {"s": [0, 1], "e": [3, 2], "a": [0, -1]}
+    ),
+    "pads of an axis twice": model(
+        [node("Pad", ["x", "p", "", "a"], ["y"])], ROWS, {"p": [1, 1, 2, 2], "a": [0, 0]}
+    ),
+    "a crop of an axis twice": model(
+        [node("CenterCropPad", ["x", "s"], ["y"], axes=[0, 0])], ROWS, {"s": [3, 4]}
+    ),
     "an index deeper than its data": model(
         [node("GatherND", ["x", "i"], ["y"])], ROWS, {"i": [[0, 0, 0]]}
     ),
