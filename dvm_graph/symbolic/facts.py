@@ -181,6 +181,11 @@ class Facts:
             self._expected.add(key)
             self.checks.append(Check(a, relation, b, reason()))
 
+    def expects_broadcast(self, a: Dim, b: Dim) -> bool:
+        """Whether runs check already that two extents broadcast."""
+        pairs = (a, Relation.BROADCASTS, b), (b, Relation.BROADCASTS, a)
+        return not self._expected.isdisjoint(pairs)
+
     # -- asking
 
     def canonical(self, dim: Dim) -> Dim:

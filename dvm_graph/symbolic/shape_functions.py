@@ -272,14 +272,15 @@ def _broadcast_to(node: Node, facts: Facts) -> Shape:
             continue
         if _is_never_one(dim, facts) or facts.same(wanted, 1):
             _equate(node, dim, wanted, facts, "extents broadcast")
-        elif not _is_broadcast_of(dim, wanted):
+        elif not (_is_broadcast_of(dim, wanted) or facts.expects_broadcast(dim, wanted)):
             why = partial(_because, "extents broadcast", node)
             facts.expect(dim, Relation.BROADCASTS_TO, wanted, why)
     return target
 
 
 def _is_broadcast_of(dim: Dim, wanted: Dim) -> bool:
-    return bool(dims.broadcast_dim(dim, wanted) == wanted)
+    """Whether what is wanted was made as that; a number may be anybody's."""
+    return not isinstance(wanted, int) and bool(dims.broadcast_dim(dim, wanted) == wanted)
 
 
 def _slice(node: Node, _facts: Facts) -> Shape:

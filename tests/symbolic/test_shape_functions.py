@@ -167,6 +167,22 @@ def test_unknown_dims_broadcast_to_an_expression() -> None:
     assert case.facts.prove_equal(a.shape[0], b.shape[0]).unknown
 
 
+def test_that_a_dim_broadcasts_to_a_number_is_checked_once() -> None:
+    """What a dim and a number broadcast to is the number, whoever asks for it."""
+    case = Case()
+    a = case.operand((1,), [True])
+    case.builder.broadcast_to(a, (3,))
+    case.builder.broadcast_to(a, (3,))
+    (check,) = case.facts.checks
+    assert (check.left, check.relation, check.right) == (a.shape[0], Relation.BROADCASTS_TO, 3)
+
+    case = Case()
+    a, b = case.operand((1,), [True]), case.operand((3,), [False])
+    case.builder.broadcast_to(a, case.builder.add(a, b).shape)
+    (check,) = case.facts.checks
+    assert check.relation is Relation.BROADCASTS
+
+
 def test_dims_that_cannot_be_one_are_equal_after_broadcast() -> None:
     case = Case()
     a, b = case.operand((3,), [True]), case.operand((3,), [True])
