@@ -29,9 +29,35 @@ def cast(builder: Builder, node: Node, operands: Operands) -> Results:
     target = node.outputs[0].dtype if node.op == "Cast" else required(node, operands, 1).dtype
     if target is DType.OPAQUE:
         return None
-    if target is DType.UINT64 and x.dtype.is_float:
-        return None  # kernels compute uint64 as int64, which holds half of the range
+    if x.dtype is DType.UINT64 and target.is_float:
+        return [_from_unsigned(builder, x, target)]
+    if x.dtype.is_float and target is DType.UINT64:
+        return [_to_unsigned(builder, x)]
     return [builder.cast(x, target)]
+
+
+def _from_unsigned(builder: Builder, x: Value, target: DType) -> Value:
+    """Kernels compute uint64 as int64, which holds half of the range: of more, half of the number is converted, the bit that
+    goes kept in the last one, by which it is rounded.
+    """
+    wide = DType.FLOAT64 if target is DType.FLOAT64 else DType.FLOAT32
+    number = builder.cast(x, DType.INT64)
+    one, largest = (builder.scalar(n, DType.INT64) for n in (1, 2**63 - 1))
+    half = builder.bitwise_and(builder.shift_right(number, one), largest)
+    half = builder.cast(builder.bitwise_or(half, builder.bitwise_and(number, one)), wide)
+    large = builder.lt(number, builder.scalar(0, DType.INT64))
+    y = builder.select(large, builder.add(half, half), builder.cast(number, wide))
+    return builder.cast(y, target)
+
+
+def _to_unsigned(builder: Builder, x: Value) -> Value:
+    """What int64 does not hold is converted less 2^63, and has the highest bit back."""
+    wide = builder.cast(x, DType.FLOAT64 if x.dtype is DType.FLOAT64 else DType.FLOAT32)
+    limit = builder.scalar(2.0**63, wide.dtype)
+    rest = builder.cast(builder.sub(wide, limit), DType.INT64)
+    rest = builder.bitwise_xor(rest, builder.scalar(-(2**63), DType.INT64))
+    y = builder.select(builder.ge(wide, limit), rest, builder.cast(wide, DType.INT64))
+    return builder.cast(y, DType.UINT64)
 
 
 @decomposition("QuantizeLinear")

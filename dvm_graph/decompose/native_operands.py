@@ -17,7 +17,7 @@ from dvm_graph.import_ import are_strings, takes
 from dvm_graph.ir import DType, Node, Value
 
 _UINT64_OPERATORS = (
-    "Add Sub Mul Equal Sum Identity Where Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile "
+    "Cast CastLike Add Sub Mul Equal Sum Identity Where Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile "
     "Slice Split Concat Pad Gather GatherND GatherElements Shape Size DepthToSpace SpaceToDepth "
     "ConstantOfShape BitwiseAnd BitwiseOr BitwiseXor BitwiseNot"
 )

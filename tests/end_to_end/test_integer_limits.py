@@ -15,6 +15,7 @@ from onnx import helper
 import dvm_graph
 from dvm_graph import _core
 from tests.end_to_end.reference import Array, session
+from tests.end_to_end.test_control_flow import agrees, parse
 from tests.end_to_end.test_special_values import node_model
 
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -167,6 +168,32 @@ def test_casts_of_floats(source: str, target: str) -> None:
     for simd in LEVELS:
         (y,) = dvm_graph.optimize(model, simd=simd).run({"x": x})
         np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize(
+    "target", ["float32", "float64", "float16", "int64", "int8", "uint32", "bool"]
+)
+def test_kernels_cast_uint64(target: str) -> None:
+    """Also of the half that int64 does not hold, halfway between floats and next to that, and in turns of a loop."""
+    steps = [1 << bit for bit in range(64)]
+    near = [2**63 + step + more for step in steps[:-1] for more in (-1, 0, 1)]
+    x = np.array([*steps, *near, 0, 2**64 - 1, 2**64 - 2**39, 2**64 - 2**39 - 1], np.uint64)
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(target))
+    model = node_model("Cast", {"x": x}, {"to": to})
+    (expected,) = session(model).run(None, {"x": x})
+    for simd in LEVELS:
+        (y,) = dvm_graph.optimize(model, strict=True, simd=simd).run({"x": x})
+        np.testing.assert_array_equal(y, expected)
+    kind = helper.tensor_dtype_to_string(to).split(".")[1].lower()
+    looped = parse(f"""g (int64 n, uint64[k] x) => (uint64[k] y, {kind}[n, k] z) {{
+      y, z = Loop(n, "", x) <body = turn (int64 i, bool go, uint64[k] h) => (bool on, uint64[k] g, {kind}[k] r) {{
+        on = Identity(go)
+        r = Cast<to = {to}>(h)
+        back = Cast<to = 13>(r)
+        g = BitwiseXor(back, h)
+      }}>
+    }}""")
+    agrees(looped, *({"n": np.array(n), "x": x >> np.uint64(49)} for n in (2, 1)))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
