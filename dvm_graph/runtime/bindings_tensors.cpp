@@ -208,7 +208,11 @@ nb::object array_over(const Tensor& tensor) {
   Py_ssize_t stride = size_of(tensor.dtype);
   for (size_t axis = tensor.shape.size(); axis-- > 0;) {
     strides[axis] = stride;
-    stride *= std::max<Py_ssize_t>(tensor.shape[axis], 1);
+    const Py_ssize_t extent = std::max<Py_ssize_t>(tensor.shape[axis], 1);
+    if (__builtin_mul_overflow(stride, extent, &stride)) {
+      throw ShapeError("numpy has no array of shape " + shape_text(tensor.shape) +
+                       ", though it has no elements");
+    }
   }
   nb::object memory = checked(reinterpret_cast<PyObject*>(PyObject_New(Exporter, exporter_type())));
   auto* const exporter = reinterpret_cast<Exporter*>(memory.ptr());

@@ -86,6 +86,16 @@ def test_malformed_nodes(name: str) -> None:
     assert not isinstance(caught.value, dvm_graph.CompileError)
 
 
+def test_results_of_no_elements_that_no_array_has() -> None:
+    """What numpy said of such extents came out as it was."""
+    source = model([node("Expand", ["x", "s"], ["y"])], {"x": [0, 1, 4]}, {"s": [1, 2**59, 1]})
+    compiled = dvm_graph.optimize(source)
+    with pytest.raises(
+        dvm_graph.ShapeError, match=r"no array of shape \[0, 576460752303423488, 4\]"
+    ):
+        compiled.run({"x": np.zeros((0, 1, 4), np.float32)})
+
+
 def test_names_that_are_no_text() -> None:
     """onnxruntime may end the process over such a file."""
     data = model([node("Sin", ["x"], ["y"])], ROWS, {}).SerializeToString()
