@@ -23,6 +23,7 @@ from dvm_graph.import_.normalize_opset import CHANGED_MEANING
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import array_to_tensor
 from dvm_graph.import_.types import type_proto
+from dvm_graph.import_.vendor_writes import spare_statistics
 from dvm_graph.import_.widening import refused_at_runs, widen
 from dvm_graph.ir import DType, Node, Value
 
@@ -91,6 +92,7 @@ def build_partition(
     )
     if any(node.regions for node in nodes):
         graph.value_info.extend(_known_within(nodes, outputs))
+    spare_statistics(graph)
     inside = [v for node in nodes if node.domain for v in node.outputs if v not in set(outputs)]
     graph.value_info.extend(filter(None, map(declared_elements, inside)))
     opset_imports = [helper.make_opsetid(domain, version) for domain, version in imports.items()]

@@ -85,3 +85,49 @@ def test_saturation_of_a_cast_to_no_float8() -> None:
     x, w = (generator.integers(0, 9, shape, np.uint64) for shape in ((3, 4), (4, 2)))
     mine = dvm_graph.optimize(model).run({"x": x, "w": w})
     assert_same_bits(mine, [x[None], x @ w])
+
+
+TRAINED = """r, m, s = BatchNormalization<training_mode = 1, momentum = 0.5>(x, scale, scale, mean, variance)
+    moved = Mul(m, s)"""
+
+
+@pytest.mark.parametrize("given", ["fed", "constant"])
+@pytest.mark.parametrize("where", ["node", "loop"])
+def test_norms_in_training_write_over_nothing(given: str, where: str) -> None:
+    """onnxruntime puts moved statistics where those lie that it was given."""
+    results = (
+        "float[3, 2, 4] r, float[2] moved"
+        if where == "node"
+        else "float[3, 2, 4] r, float[2, 2] all"
+    )
+    ends = [1.5, 2.0]
+    names = "float[2] mean, float[2] variance"
+    nodes = (
+        TRAINED
+        if where == "node"
+        else f"""two = Constant<value_int = 2>() r, all = Loop(two, "", x) <
+        body = turn (int64 i, bool go, float[3, 2, 4] h) => (bool on, float[3, 2, 4] r, float[2] moved) {{
+          on = Identity(go) {TRAINED}
+        }}>"""
+    )
+    text = (
+        f"g (float[3, 2, 4] x, float[2] scale, {names}) => ({results}) {{ {nodes} }}"
+        if given == "fed"
+        else f"""g (float[3, 2, 4] x, float[2] scale) => ({results})
+            <float[2] mean = {{1.5, 2}}, float[2] variance = {{1.5, 2}}> {{ {nodes} }}"""
+    )
+    model = model_from_text(text, opset=19)
+    for node in model.graph.node:
+        node.name = node.output[0]
+    x = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
+    feeds = {"x": x, "scale": np.array([3, 4], np.float32)}
+    if given == "fed":
+        feeds |= {name: np.array(ends, np.float32) for name in ("mean", "variance")}
+    before = {name: array.copy() for name, array in feeds.items()}
+    compiled = dvm_graph.optimize(model, vendor_nodes={node.name for node in model.graph.node})
+    mean = 0.5 * x.mean((0, 2)) + 0.5 * np.array(ends)
+    variance = 0.5 * x.var((0, 2)) + 0.5 * np.array(ends)
+    for _ in range(3):
+        moved = compiled.run(feeds)[1]
+        np.testing.assert_allclose(moved, np.broadcast_to(mean * variance, moved.shape), rtol=1e-5)
+        assert all(np.array_equal(feeds[name], before[name]) for name in feeds)
