@@ -216,7 +216,30 @@ class Model:
                 return result
         except (CompileError, ShapeError, UnsupportedError):
             pass
+        self._refuse_strings(feeds)
         raise contradiction
+
+    def _refuse_strings(self, feeds: Mapping[str, ArrayLike]) -> None:
+        """Names strings that are not of the declared shape: in the run only what reads them has one.
+
+        Raises:
+            InputError: they have another rank.
+            ContradictionError: they have another extent.
+        """
+        for info in self._description.inputs:
+            if info.type != "tensor(string)" or not info.shape:
+                continue
+            shape = np.shape(feeds[info.name])
+            if len(shape) != len(info.shape):
+                raise InputError(
+                    f"{info.name} has rank {len(shape)} (shape {list(shape)}), "
+                    f"but the model wants rank {len(info.shape)}"
+                )
+            for axis, (dim, extent) in enumerate(zip(info.shape, shape, strict=True)):
+                if isinstance(dim, int) and dim != extent:
+                    raise ContradictionError(
+                        f"{info.name} (axis {axis}) has extent {extent}, expected {dim}"
+                    )
 
     def _within_hints(self, feeds: Mapping[str, ArrayLike]) -> bool:
         """Whether each dim with a hint is in its range, where inputs say otherwise about dims of one name."""

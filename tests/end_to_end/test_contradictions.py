@@ -187,3 +187,19 @@ def test_axes_of_one_text_that_have_one_name() -> None:
     text = np.array([["a", "b", "ab"], ["c", "", "a"]], object)
     (y,) = dvm_graph.optimize(proto).run({"s": text})
     np.testing.assert_array_equal(y, session(proto).run(None, {"s": text})[0])
+
+
+def test_text_of_another_shape_is_told_by_its_own_name() -> None:
+    """Not by that of what reads it."""
+    compiled = dvm_graph.optimize(
+        parse(
+            "g (string[2, k] x, int64[l] i) => (string[l, k] y) { z = Gather(x, i) y = Identity(z) }"
+        )
+    )
+    i = np.array([1, 0])
+    (y,) = compiled.run({"x": np.array([["a"], ["b"]]), "i": i})
+    assert y.tolist() == [["b"], ["a"]]
+    with pytest.raises(dvm_graph.InputError, match=r"^x has rank 1 \(shape \[2\]\)"):
+        compiled.run({"x": np.array(["a", "b"]), "i": i})
+    with pytest.raises(ContradictionError, match=r"^x \(axis 0\) has extent 3, expected 2"):
+        compiled.run({"x": np.array([["a"], ["b"], ["c"]]), "i": i})
