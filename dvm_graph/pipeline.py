@@ -37,6 +37,7 @@ from dvm_graph.passes import (
     fill_branches,
     fold_constants,
     fold_scales,
+    join_lookups,
     lift_invariants,
     simplify,
     sink_concats,
@@ -54,6 +55,7 @@ PASSES = (
     *("fold_constants", "lift_invariants", "fill_branches", "turn_products", "sink_transposes"),
     *("simplify", "fold_scales", "collect_scales", "sink_divisions", "sink_concats", "tabulate"),
     *("absorb_views", "eliminate_common", "copy_widened", "eliminate_dead"),
+    "join_lookups",
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
@@ -165,6 +167,7 @@ def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))
     stages.run("copy_widened", graph, lambda: copy_widened(graph))
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))
+    stages.run("join_lookups", graph, lambda: join_lookups(graph))
 
 
 def _bodies(graph: Graph) -> Iterator[Graph]:

@@ -45,7 +45,8 @@ def run_call(node: Node, reference: Reference) -> list[Bounded]:
     if node.op == "host" and node.attrs["op"] in OWN:
         values = [value for value in node.inputs if value is not None]
         arrays = [stored(reference.operand(value), value.dtype) for value in values]
-        return [_foreign(compute_own(node, arrays), all(map(_is_exact, operands)))]
+        exact = all(map(_is_exact, operands))
+        return [_foreign(array, exact) for array in compute_own(node, arrays)]
     if node.op != "control":
         exact = all(map(_is_exact, operands))
         return [_foreign(array, exact) for array in run_vendor(node, node.outputs, reference)]

@@ -1,6 +1,6 @@
 """Operators of the host that are no operators of ONNX, by numpy: what their results mean.
 
-In: the operator, its arguments and words, operands as arrays. Out: its result. Those over given strings are left out: no
+In: the operator, its arguments and words, operands as arrays. Out: its results. What reads given strings is left out: no
 inputs of such are drawn.
 """
 
@@ -14,16 +14,57 @@ import numpy as np
 from dvm_graph.ir import Node
 
 Array: TypeAlias = np.ndarray[Any, Any]
-_Meaning: TypeAlias = Callable[[Node, Sequence[Array]], Array]
+_Meaning: TypeAlias = Callable[[Node, Sequence[Array]], "Array | list[Array]"]
 
 
-def compute_own(node: Node, operands: Sequence[Array]) -> Array:
-    """The result of an operator of `OWN`."""
-    return OWN[node.attrs["op"]](node, operands)
+def compute_own(node: Node, operands: Sequence[Array]) -> list[Array]:
+    """The results of an operator of `OWN`."""
+    results = OWN[node.attrs["op"]](node, operands)
+    return results if isinstance(results, list) else [results]
 
 
 def _strings_at(node: Node, operands: Sequence[Array]) -> Array:
-    return np.array(node.attrs["words"], object)[operands[0]]
+    words = np.array(node.attrs.get("words", ()), object)
+    sources = [source.reshape(-1) for source in operands[1:]]
+    strings: Array = np.concatenate([words, *sources])
+    return np.asarray(strings[operands[0]])
+
+
+def _string_numbers(_: Node, operands: Sequence[Array]) -> Array:
+    return np.arange(operands[0].size).reshape(operands[0].shape)
+
+
+def _string_places(node: Node, operands: Sequence[Array]) -> list[Array]:
+    arguments, words, given = (
+        list(node.attrs["arguments"]),
+        list(node.attrs["words"]),
+        list(operands),
+    )
+    results = []
+    while arguments:
+        own, count = arguments[:2]
+        numbers, (other, _) = arguments[2 : 2 + count], arguments[2 + count : 4 + count]
+        known = dict(zip(words[:count], numbers, strict=True))
+        texts, *sources = given[:own]
+        if sources:
+            texts = np.concatenate([source.reshape(-1) for source in sources])[texts]
+        found = [known.get(text, other) for text in texts.reshape(-1)]
+        results.append(np.array(found, np.int64).reshape(texts.shape))
+        arguments, words, given = arguments[4 + count :], words[count:], given[own:]
+    return results
+
+
+def _text_ranks(_: Node, operands: Sequence[Array]) -> list[Array]:
+    every = [text.encode() for operand in operands for text in operand.reshape(-1)]
+    order = {text: rank for rank, text in enumerate(sorted(set(every)))}
+    firsts = np.array([every.index(text) for text in order], np.int64)
+    return [
+        *(
+            np.array([order[text.encode()] for text in x.reshape(-1)], np.int64).reshape(x.shape)
+            for x in operands
+        ),
+        firsts,
+    ]
 
 
 def _maps(node: Node, operands: Sequence[Array]) -> Array:
@@ -96,6 +137,10 @@ OWN: Mapping[str, _Meaning] = {
     "CoupledProbabilities": _coupled,
     "KeyPlaces": _key_places,
     "Maps": _maps,
+    "StringNumbers": _string_numbers,
+    "StringPlaces": _string_places,
     "StringsAt": _strings_at,
+    "TextRanks": _text_ranks,
+    "TextsAt": _strings_at,
     "TreeSums": _tree_sums,
 }

@@ -119,5 +119,9 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "spectral": {"": "DFT STFT"},
     "support_vectors": {CLASSICAL: "SVMClassifier SVMRegressor"},
     "transposed_convolution": {"": "ConvTranspose"},
+    "texts": {
+        "": "StringNormalizer TfIdfVectorizer StringConcat StringSplit RegexFullMatch",
+        MICROSOFT: "Tokenizer",
+    },
     "trees": {CLASSICAL: "TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor"},
 }

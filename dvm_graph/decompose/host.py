@@ -40,6 +40,7 @@ def add_host(
     """The results of a `host` operator that stands for an ONNX node, or is a part of it by a name of its own. `words`:
     what it knows besides numbers.
     """
+    wanted = types if op else types[: len(node.outputs)]
     told = {"op": op or node.op, "domain": node.domain, "arguments": tuple(map(int, arguments))}
     host = Node(
         name=builder.graph.unique_name(node.name),
@@ -47,7 +48,7 @@ def add_host(
         inputs=tuple(operands),
         outputs=tuple(
             Value(builder.graph.unique_name(f"{node.name}.result"), dtype, shape)
-            for _, (dtype, shape) in zip(node.outputs, types, strict=False)
+            for dtype, shape in wanted
         ),
         attrs={**told, "words": tuple(words)} if words else told,
         version=node.version,

@@ -13,17 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvm_graph.decompose.arithmetic import dim_value
-from dvm_graph.decompose.families import CLASSICAL
-from dvm_graph.decompose.host import add_host, fresh_dim
-from dvm_graph.decompose.moving import MOVERS
+from dvm_graph.decompose.host import HOST, add_host, fresh_dim
 from dvm_graph.decompose.operands import shape_of
-from dvm_graph.decompose.registry import Decomposition, Operands, Results
-from dvm_graph.import_ import are_strings, string_type
+from dvm_graph.decompose.registry import Operands
+from dvm_graph.import_ import string_type
 from dvm_graph.ir import DType, Node, Picked, Shape, Value
 from dvm_graph.symbolic import solve
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import product
 
 Words = Sequence[str]
 
@@ -86,21 +82,75 @@ def picked(builder: Builder, node: Node, strings: Value) -> Picked:
         known = {word: place for place, word in enumerate(dict.fromkeys(texts))}
         places = np.array([known[word] for word in texts], np.int64).reshape(strings.data.shape)
         return Picked(builder.constant(places), tuple(known))
-    return Picked(_numbers(builder, node, strings), (), (strings,))
+    return Picked(numbers_of(builder, node, strings), (), (strings,))
 
 
-def _numbers(builder: Builder, node: Node, strings: Value) -> Value:
+def numbers_of(builder: Builder, node: Node, strings: Value) -> Value:
     """The place of each string among all, which tells their extents."""
     key = ("StringNumbers", strings)
     numbers = builder.shared(key)
     if numbers is None:
-        types = [(DType.INT64, _told_by_runs(builder, node, shape_of(strings)))]
+        types = [(DType.INT64, told_by_runs(builder, node, shape_of(strings)))]
         (numbers,) = add_host(builder, node, [strings], (), types, "StringNumbers")
         builder.share(key, numbers)
     return numbers
 
 
-def _told_by_runs(builder: Builder, node: Node, shape: Shape) -> Shape:
+def texts_of(builder: Builder, node: Node, strings: Value) -> Value:
+    """Strings of a known shape as the host keeps them."""
+    if strings.picked is None and strings.data is None:
+        return strings if _are_kept(strings) else _read(builder, node, strings)
+    among = picked(builder, node, strings)
+    if not among.words and among.sources == (_all_of(among.places),):
+        return texts_of(builder, node, among.sources[0])
+    key = ("TextsAt", among.places, among.words, among.sources)
+    texts = builder.shared(key)
+    if texts is None:
+        sources = [texts_of(builder, node, source) for source in among.sources]
+        parts, shape = [among.places, *sources], shape_of(among.places)
+        (texts, *_) = add_texts(builder, node, parts, (), shape, "TextsAt", among.words)
+        builder.share(key, texts)
+    return texts
+
+
+def _are_kept(strings: Value) -> bool:
+    made = strings.made_by(HOST)
+    return made is not None and made.attrs["op"] not in ("StringsAt", "Maps")
+
+
+def _read(builder: Builder, node: Node, strings: Value) -> Value:
+    key = ("Texts", strings)
+    texts = builder.shared(key)
+    if texts is None:
+        (texts, *_) = add_texts(builder, node, [strings], (), shape_of(strings), "Texts")
+        builder.share(key, texts)
+    return texts
+
+
+def _all_of(places: Value) -> Value | None:
+    """The strings of which these are the places, each and in their order."""
+    made = places.made_by(HOST)
+    return made.inputs[0] if made is not None and made.attrs["op"] == "StringNumbers" else None
+
+
+def add_texts(
+    builder: Builder,
+    node: Node,
+    operands: Operands,
+    arguments: Sequence[int],
+    shape: Shape,
+    op: str | None = None,
+    words: Words = (),
+    others: Sequence[tuple[DType, Shape]] = (),
+) -> list[Value]:
+    """The results of a `host` operator, the first of which are strings that the host keeps."""
+    types = [(DType.OPAQUE, shape), *others]
+    results = add_host(builder, node, operands, arguments, types, op, words)
+    results[0].opaque_type = string_type(shape)
+    return results
+
+
+def told_by_runs(builder: Builder, node: Node, shape: Shape) -> Shape:
     """Extents of strings, which no kernel's operand tells: dims that they do not tell either are others."""
     return tuple(
         dim if isinstance(dim, int) or solve(dim) is not None else fresh_dim(builder, node, 0, axis)
@@ -128,70 +178,10 @@ def string_places(
         return builder.gather(builder.constant(table), taken.places, 0)
     shape = shape_of(operands[0])
     if operands[0] is strings:
-        shape = _told_by_runs(builder, node, shape)
-    arguments, types = [*numbers, other, refuses], [(DType.INT64, shape)]
+        shape = told_by_runs(builder, node, shape)
+    arguments = [len(operands), len(words), *numbers, other, refuses]
+    types = [(DType.INT64, shape)]
     return add_host(builder, node, operands, arguments, types, "StringPlaces", words)[0]
-
-
-def moves_strings(node: Node, operands: Operands) -> bool:
-    """Whether it only moves strings of known ranks, and no bytes that are no text."""
-    given = [value for value in operands if value is not None]
-    moved = given if node.op == "Concat" else given[:1]
-    others = given[len(moved) :]
-    return (
-        ((node.op in _MOVERS and not node.domain) or _is_extractor(node))
-        and bool(moved)
-        and all(are_strings(value) and value.shape is not None for value in moved)
-        and all(value.data is None or are_texts(value.data.reshape(-1).tolist()) for value in moved)
-        and all(value.computable for value in others)
-    )
-
-
-_MOVERS = MOVERS | {"Concat"}
-
-
-def _is_extractor(node: Node) -> bool:
-    return node.op == "ArrayFeatureExtractor" and node.domain == CLASSICAL
-
-
-def moved_strings(
-    builder: Builder, node: Node, operands: Operands, function: Decomposition
-) -> Results:
-    """What moves strings moves their places; so does Identity, for what was fed is no result: it may be of any type."""
-    count = len(operands) if node.op == "Concat" else 1
-    strings = [value for value in operands[:count] if value is not None]
-    parts = [picked(builder, node, value) for value in strings]
-    places, words, sources = _in_one(builder, node, parts)
-    results = function(builder, node, [*places, *operands[count:]])
-    if results is None:
-        return None
-    return [None if y is None else strings_at(builder, node, y, words, sources) for y in results]
-
-
-def _in_one(
-    builder: Builder, node: Node, parts: Sequence[Picked]
-) -> tuple[list[Value], Words, Sequence[Value]]:
-    """Places among the words and sources of all."""
-    first = parts[0]
-    if all((part.words, part.sources) == (first.words, first.sources) for part in parts):
-        return [part.places for part in parts], first.words, first.sources
-    words = [word for part in parts for word in part.words]
-    sources = [source for part in parts for source in part.sources]
-    places, before, behind = [], 0, dim_value(builder, len(words), DType.INT64)
-    for part in parts:
-        own = len(part.words)
-        among_words = builder.add(part.places, builder.scalar(before, DType.INT64))
-        in_sources = builder.add(part.places, builder.sub(behind, builder.scalar(own, DType.INT64)))
-        if own and part.sources:
-            is_word = builder.lt(part.places, builder.scalar(own, DType.INT64))
-            places.append(builder.select(is_word, among_words, in_sources))
-        else:
-            places.append(among_words if own else in_sources)
-        before += own
-        for source in part.sources:
-            size = dim_value(builder, product(shape_of(_numbers(builder, node, source))))
-            behind = builder.add(behind, size)
-    return places, words, sources
 
 
 def key_places(

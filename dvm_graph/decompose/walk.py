@@ -29,6 +29,7 @@ from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.continuations import Behind, Opened, continued
 from dvm_graph.decompose.control import build_control
 from dvm_graph.decompose.loops import as_loop
+from dvm_graph.decompose.moved_strings import is_over_strings, over_strings
 from dvm_graph.decompose.moving import moved
 from dvm_graph.decompose.native_operands import computable, given_to
 from dvm_graph.decompose.regions import BodyResults, Deduced, ResultType, deduce_control
@@ -37,7 +38,6 @@ from dvm_graph.decompose.registry import (
     find,
 )
 from dvm_graph.decompose.squeezing import as_branches
-from dvm_graph.decompose.strings import moved_strings, moves_strings
 from dvm_graph.decompose.vendor_limits import expect_survival
 from dvm_graph.decompose.words import has_odd_words
 from dvm_graph.errors import (
@@ -209,16 +209,17 @@ class _Walk:
         function = find(node)
         if function is None:
             return False
-        moves = moves_strings(node, operands) and takes(node, operands)
-        if not (moves or given_to(function, node, operands) or computable(node, operands)):
+        of_strings = is_over_strings(node, operands) and takes(node, operands)
+        if not (of_strings or given_to(function, node, operands) or computable(node, operands)):
             return False
-        if not self._options.strict and faster_as_vendor(function, node, operands):
+        prefers = not self._options.strict and not of_strings
+        if prefers and faster_as_vendor(function, node, operands):
             return False
         mark = len(self._graph)
         self._builder.most_axes = 0
-        move = moved_strings if moves else moved
+        move = over_strings if of_strings else moved
         results = move(self._builder, node, operands, function)
-        if results is None and not moves:
+        if results is None and not of_strings:
             results = function(self._builder, node, operands)
         if results is None or self._builder.most_axes > MAX_AXES:
             self._take_back(mark)

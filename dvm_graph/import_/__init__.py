@@ -15,13 +15,20 @@ from dvm_graph.import_.partition import (
     partition_opset,
 )
 from dvm_graph.import_.tensors import dtype_of
-from dvm_graph.import_.types import are_strings, declared_shape, string_type, type_text
+from dvm_graph.import_.types import (
+    are_strings,
+    casts_to_strings,
+    declared_shape,
+    string_type,
+    type_text,
+)
 from dvm_graph.import_.vendor_library import cuts_sums_of_bytes, import_whole, whole_model
 
 __all__ = [
     "ImportedModel",
     "are_strings",
     "cast_outputs",
+    "casts_to_strings",
     "compute_vendor",
     "cuts_sums_of_bytes",
     "declared_shape",

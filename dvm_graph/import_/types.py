@@ -11,7 +11,7 @@ from dataclasses import replace
 import onnx
 
 from dvm_graph.import_.tensors import dtype_of, element_name, onnx_type_of
-from dvm_graph.ir import Dim, DType, Holding, Shape, Value
+from dvm_graph.ir import Dim, DType, Holding, Node, Shape, Value
 
 DimReader = Callable[[onnx.TensorShapeProto.Dimension, int], Dim]
 """The dim of a dimension at an axis."""
@@ -98,6 +98,11 @@ def string_type(shape: Shape) -> bytes:
 def are_strings(value: Value) -> bool:
     """Whether it is a tensor of strings."""
     return value.dtype is DType.OPAQUE and type_text(value) == "tensor(string)"
+
+
+def casts_to_strings(node: Node) -> bool:
+    """Whether a Cast does."""
+    return bool(node.attrs.get("to") == onnx.TensorProto.STRING)
 
 
 def type_text(value: Value) -> str:

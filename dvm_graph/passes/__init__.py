@@ -8,6 +8,7 @@ from dvm_graph.passes.eliminate_dead import eliminate_dead
 from dvm_graph.passes.fill_branches import fill_branches
 from dvm_graph.passes.fold_constants import fold_constants
 from dvm_graph.passes.fold_scales import fold_scales
+from dvm_graph.passes.join_lookups import join_lookups
 from dvm_graph.passes.lift_invariants import lift_invariants
 from dvm_graph.passes.simplify import simplify
 from dvm_graph.passes.sink_concats import sink_concats
@@ -25,6 +26,7 @@ __all__ = [
     "fill_branches",
     "fold_constants",
     "fold_scales",
+    "join_lookups",
     "lift_invariants",
     "simplify",
     "sink_concats",

@@ -204,7 +204,9 @@ class ModelBuilder {
     const auto known = take<std::string>(op);
     call.function = find_host_function(known);
     call.arguments = take<std::vector<int64_t>>(arguments);
-    if (call.function == nullptr) {
+    if (call.function != nullptr) {
+      call.words = known_by(known, words_in(words), call.arguments);
+    } else {
       call.function = find_word_function(known);
       if (call.function != nullptr) call.words = make_words(known, words, call.arguments);
     }

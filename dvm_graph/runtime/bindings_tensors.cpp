@@ -4,11 +4,13 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/errors.h"
 #include "runtime/memory.h"
 #include "runtime/sequence.h"
+#include "runtime/texts.h"
 #include "runtime/value_sizes.h"
 
 namespace nb = nanobind;
@@ -106,6 +108,16 @@ nb::handle asarray() {
   return function;
 }
 
+nb::object strings_object(const Tensor& value) {
+  const Tensor strings = make_objects(value.shape);
+  auto** const objects = reinterpret_cast<PyObject**>(strings.data);
+  const std::vector<std::string_view>& views = texts_in(value)->views;
+  for (size_t i = 0; i < views.size(); i++) {
+    Py_DECREF(std::exchange(objects[i], text_object(views[i]).release().ptr()));
+  }
+  return nb::borrow(static_cast<PyObject*>(strings.owner.get()));
+}
+
 }  // namespace
 
 nb::object checked(PyObject* reference) {
@@ -185,12 +197,30 @@ Tensor value_keeping(nb::object object) {
   return *std::move(given);
 }
 
+Tensor make_objects(std::span<const int64_t> shape) {
+  static const nb::handle empty = nb::object(nb::module_::import_("numpy").attr("empty")).release();
+  static const nb::handle object = nb::str("O").release();
+  const nb::object extents = checked(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (size_t axis = 0; axis < shape.size(); axis++) {
+    PyTuple_SetItem(extents.ptr(), static_cast<Py_ssize_t>(axis),
+                    checked(PyLong_FromLongLong(shape[axis])).release().ptr());
+  }
+  return value_keeping(
+      checked(PyObject_CallFunctionObjArgs(empty.ptr(), extents.ptr(), object.ptr(), nullptr)));
+}
+
+nb::object text_object(std::string_view text) {
+  return checked(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape"));
+}
+
 nb::object value_object(const Tensor& value, bool lends) {
   switch (value.kind) {
     case ValueKind::tensor:
       return array_over(lends || value.owner.use_count() <= 1 ? value : copy_of(value));
     case ValueKind::none: return nb::none();
     case ValueKind::object: return nb::borrow(static_cast<PyObject*>(value.owner.get()));
+    case ValueKind::texts: return strings_object(value);
     case ValueKind::sequence: break;
   }
   nb::list list = nb::borrow<nb::list>(checked(PyList_New(0)));

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "runtime/tensor.h"
@@ -57,6 +58,12 @@ Tensor value_keeping(nanobind::object object);
 // The reverse. `lends`: whoever gets it reads it only, and lets go of it soon; else arrays that
 // others hold, too, are copies.
 nanobind::object value_object(const Tensor& value, bool lends);
+
+// An array of None's, as an opaque value.
+Tensor make_objects(std::span<const int64_t> shape);
+
+// Text of UTF-8; bytes that are none as Python escapes them.
+nanobind::object text_object(std::string_view text);
 
 // A numpy array over the tensor's memory. It shares ownership, or borrows where there is none.
 nanobind::object array_over(const Tensor& tensor);

@@ -2,12 +2,15 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/bindings_tensors.h"
 #include "runtime/errors.h"
+#include "runtime/texts.h"
+#include "runtime/vocabulary.h"
 
 namespace nb = nanobind;
 
@@ -18,23 +21,13 @@ nb::handle numpy(const char* name) {
   return nb::object(nb::module_::import_("numpy").attr(name)).release();
 }
 
+constexpr size_t kMostOperands = size_t{1} << 20;  // which only a damaged file names
+
 bool are_objects(const Tensor& value) {
   return value.kind == ValueKind::object && value.data != nullptr;
 }
 
 PyObject** objects_in(const Tensor& value) { return reinterpret_cast<PyObject**>(value.data); }
-
-// An array of None's.
-Tensor make_objects(std::span<const int64_t> shape) {
-  static const nb::handle empty = numpy("empty"), object = nb::str("O").release();
-  const nb::object extents = checked(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
-  for (size_t axis = 0; axis < shape.size(); axis++) {
-    PyTuple_SetItem(extents.ptr(), static_cast<Py_ssize_t>(axis),
-                    checked(PyLong_FromLongLong(shape[axis])).release().ptr());
-  }
-  return value_keeping(
-      checked(PyObject_CallFunctionObjArgs(empty.ptr(), extents.ptr(), object.ptr(), nullptr)));
-}
 
 // Makes something of what was fed, which may break in any manner.
 nb::object made_of(const HostFrame& frame, const std::function<nb::object()>& make) {
@@ -49,7 +42,7 @@ nb::object made_of(const HostFrame& frame, const std::function<nb::object()>& ma
 // What was fed as strings, an array of objects or of text, or a list, as an array of objects. Bytes
 // of an array of such are text in UTF-8, what is none as Python escapes it.
 Tensor strings_of(const HostFrame& frame, const Tensor& value) {
-  if (are_objects(value)) return value;
+  if (are_objects(value) || texts_in(value) != nullptr) return value;
   nb::object given = value_object(value, true);
   const bool listed = PyList_Check(given.ptr()) != 0;
   static const nb::handle ndarray = numpy("ndarray"), asarray = numpy("asarray");
@@ -77,71 +70,147 @@ nb::object text_of(const HostFrame& frame, PyObject* item) {
   return made_of(frame, [&] { return checked(PyObject_Str(given.ptr())); });
 }
 
-int64_t number_of(const HostFrame& frame, PyObject* item, PyObject* numbers, int64_t other) {
-  nb::object text;  // of what is none: others are not counted as held
-  if (PyUnicode_CheckExact(item) == 0) {
-    text = text_of(frame, item);
-    item = text.ptr();
-  }
-  PyObject* const found = PyDict_GetItemWithError(numbers, item);
-  if (found != nullptr) return PyLong_AsLongLong(found);
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  return other;
-}
-
 nb::handle words_of(const HostFrame& frame) {
   return nb::handle(static_cast<PyObject*>(frame.words().owner.get()));
 }
 
+// The bytes of strings of Python, one after the other.
+class Reader {
+ public:
+  explicit Reader(const HostFrame& frame) : frame_(frame) {}
+
+  // Until the next is read. What no UTF-8 holds are the bytes that it was made of.
+  std::string_view bytes_of(PyObject* item) {
+    if (PyUnicode_CheckExact(item) == 0) {
+      text_ = text_of(frame_, item);
+      item = text_.ptr();
+    }
+    Py_ssize_t size = 0;
+    const char* bytes = PyUnicode_AsUTF8AndSize(item, &size);
+    if (bytes != nullptr) return {bytes, static_cast<size_t>(size)};
+    for (const char* const way : {"surrogateescape", "surrogatepass"}) {
+      if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) throw nb::python_error();
+      PyErr_Clear();
+      escaped_ = nb::steal(PyUnicode_AsEncodedString(item, "utf-8", way));
+      if (escaped_.is_valid()) break;
+    }
+    if (!escaped_.is_valid()) throw nb::python_error();
+    char* found = nullptr;
+    if (PyBytes_AsStringAndSize(escaped_.ptr(), &found, &size) != 0) throw nb::python_error();
+    return {found, static_cast<size_t>(size)};
+  }
+
+ private:
+  const HostFrame& frame_;
+  nb::object text_, escaped_;
+};
+
 // Strings as they were given, or those at places, which count through several tensors of them one
-// behind the other.
+// behind the other. Those of Python are looked at under the interpreter's lock.
 class Strings {
  public:
-  Strings(const HostFrame& frame, size_t first) : name_(frame.name) {
-    for (size_t i = first; i < frame.operands(); i++) {
+  // Of operands from `first` to `end`; the lock is taken where it is needed.
+  Strings(const HostFrame& frame, size_t first, size_t end,
+          std::optional<nb::gil_scoped_acquire>& lock)
+      : frame_(frame), reader_(frame) {
+    for (size_t i = first; i < end; i++) {
+      if (texts_in(frame.operand(i)) == nullptr && !lock) lock.emplace();
       parts_.push_back(strings_of(frame, frame.operand(i)));
     }
   }
 
-  const Tensor& part(size_t index) const { return parts_[index]; }
+  const std::vector<int64_t>& shape() const { return parts_.at(0).shape; }
 
-  PyObject* at(int64_t place) const {
-    for (const Tensor& part : parts_) {
-      const int64_t count = elements_of(part.shape);
-      if (place >= 0 && place < count) return objects_in(part)[place];
-      place -= count;
-    }
-    throw ExecutionError(name_ + " reads a string that is not there");
+  std::string_view bytes(int64_t place) {
+    const Tensor& part = part_of(place);
+    const Texts* const texts = texts_in(part);
+    return texts != nullptr ? texts->views[static_cast<size_t>(place)]
+                            : reader_.bytes_of(objects_in(part)[place]);
+  }
+
+  nb::object text(int64_t place) {
+    const Tensor& part = part_of(place);
+    const Texts* const texts = texts_in(part);
+    return texts != nullptr ? text_object(texts->views[static_cast<size_t>(place)])
+                            : text_of(frame_, objects_in(part)[place]);
   }
 
  private:
-  const std::string& name_;
+  // And the place in it.
+  const Tensor& part_of(int64_t& place) const {
+    for (const Tensor& part : parts_) {
+      const int64_t count = elements_of(part.shape);
+      if (place >= 0 && place < count) return part;
+      place -= count;
+    }
+    throw ExecutionError(frame_.name + " reads a string that is not there");
+  }
+
+  const HostFrame& frame_;
+  Reader reader_;
   std::vector<Tensor> parts_;
 };
 
-void string_places(HostFrame& frame) {
-  const bool picks = frame.operand(0).kind == ValueKind::tensor && frame.operands() > 1;
-  const auto* const place = picks ? frame.data<int64_t>(0) : nullptr;
-  const nb::gil_scoped_acquire lock;
-  const Strings strings(frame, picks ? 1 : 0);
-  const int64_t other = frame.argument(frame.arguments() - 2);
-  const bool refuses = frame.argument(frame.arguments() - 1) != 0;
-  const std::vector<int64_t>& shape = (picks ? frame.operand(0) : strings.part(0)).shape;
-  auto* const numbers = frame.give<int64_t>(0, DType::i64, shape);
-  PyObject* const known = words_of(frame).ptr();
+// Words and their numbers, and in which operands strings are looked up.
+struct Lookup {
+  size_t first, operands;
+  Vocabulary known;
+  int64_t other;
+  bool refuses;
+};
+
+void look_up(HostFrame& frame, const Lookup& lookup, size_t result, Strings& strings) {
+  const bool picks = lookup.operands > 1;
+  const auto* const place = picks ? frame.data<int64_t>(lookup.first) : nullptr;
+  const std::vector<int64_t>& shape = picks ? frame.operand(lookup.first).shape : strings.shape();
+  auto* const numbers = frame.give<int64_t>(result, DType::i64, shape);
   for (int64_t i = 0; i < elements_of(shape); i++) {
-    PyObject* const item = picks ? strings.at(place[i]) : objects_in(strings.part(0))[i];
-    const int64_t number = number_of(frame, item, known, other);
-    if (refuses && number == other) throw ExecutionError(frame.name + ": a string is not known");
+    const std::string_view word = strings.bytes(picks ? place[i] : i);
+    const int64_t number = lookup.known.number_of(word, lookup.other);
+    if (lookup.refuses && number == lookup.other) {
+      throw ExecutionError(frame.name + ": a string is not known");
+    }
     if (numbers != nullptr) numbers[i] = number;
   }
 }
 
+void string_places(HostFrame& frame) {
+  const auto& lookups = frame.known<std::vector<Lookup>>();
+  std::optional<nb::gil_scoped_acquire> lock;
+  for (size_t result = 0; result < lookups.size(); result++) {
+    const Lookup& lookup = lookups[result];
+    const size_t first = lookup.first + (lookup.operands > 1 ? 1 : 0);
+    Strings strings(frame, first, lookup.first + lookup.operands, lock);
+    look_up(frame, lookup, result, strings);
+  }
+}
+
+void texts(HostFrame& frame) {
+  std::optional<nb::gil_scoped_acquire> lock;
+  Strings strings(frame, 0, 1, lock);
+  const int64_t count = elements_of(strings.shape());
+  const auto joined = std::make_shared<std::string>();
+  std::vector<size_t> ends;
+  for (int64_t i = 0; i < count; i++) {
+    joined->append(strings.bytes(i));
+    ends.push_back(joined->size());
+  }
+  Texts result;
+  size_t start = 0;
+  for (const size_t end : ends) {
+    result.views.emplace_back(joined->data() + start, end - start);
+    start = end;
+  }
+  result.memory.push_back(joined);
+  frame.give_value(0, tensor_of(strings.shape(), std::move(result)));
+}
+
 void string_numbers(HostFrame& frame) {
-  std::vector<int64_t> shape = frame.operand(0).shape;
-  if (!are_objects(frame.operand(0))) {
+  const Tensor& given = frame.operand(0);
+  std::vector<int64_t> shape = given.shape;
+  if (!are_objects(given) && texts_in(given) == nullptr) {
     const nb::gil_scoped_acquire lock;
-    shape = strings_of(frame, frame.operand(0)).shape;
+    shape = strings_of(frame, given).shape;
   }
   auto* const numbers = frame.give<int64_t>(0, DType::i64, shape);
   if (numbers != nullptr) std::iota(numbers, numbers + elements_of(shape), int64_t{0});
@@ -150,8 +219,8 @@ void string_numbers(HostFrame& frame) {
 void strings_at(HostFrame& frame) {
   if (!frame.wants(0)) return;
   const auto* const place = frame.data<int64_t>(0);
-  const nb::gil_scoped_acquire lock;
-  const Strings sources(frame, 1);
+  std::optional<nb::gil_scoped_acquire> lock(std::in_place);
+  Strings sources(frame, 1, frame.operands(), lock);
   const nb::handle words = words_of(frame);
   const Py_ssize_t count = PyTuple_Size(words.ptr());
   Tensor strings = make_objects(frame.operand(0).shape);
@@ -159,7 +228,7 @@ void strings_at(HostFrame& frame) {
     nb::object word =
         place[i] >= 0 && place[i] < count
             ? nb::borrow(PyTuple_GetItem(words.ptr(), static_cast<Py_ssize_t>(place[i])))
-            : text_of(frame, sources.at(place[i] - count));
+            : sources.text(place[i] - count);
     Py_DECREF(std::exchange(objects_in(strings)[i], word.release().ptr()));
   }
   frame.give_value(0, std::move(strings));
@@ -199,37 +268,74 @@ HostFunction find_word_function(std::string_view op) {
   if (op == "StringPlaces") return string_places;
   if (op == "StringsAt") return strings_at;
   if (op == "StringNumbers") return string_numbers;
+  if (op == "Texts") return texts;
   return op == "Maps" ? maps : nullptr;
 }
+
+std::vector<std::string> words_in(nb::handle words) {
+  const nb::object given = checked(PySequence_Tuple(words.ptr()));
+  std::vector<std::string> texts;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(given.ptr()); i++) {
+    Py_ssize_t size = 0;
+    PyObject* const word = PyTuple_GetItem(given.ptr(), i);
+    const char* const bytes =
+        PyUnicode_Check(word) == 0 ? nullptr : PyUnicode_AsUTF8AndSize(word, &size);
+    PyErr_Clear();
+    if (bytes == nullptr) throw CompileError("words of an operator are no text");
+    texts.emplace_back(bytes, static_cast<size_t>(size));
+  }
+  return texts;
+}
+
+namespace {
+
+std::vector<Lookup> lookups_of(const std::vector<std::string>& words,
+                               std::span<const int64_t> arguments) {
+  std::vector<Lookup> lookups;
+  size_t operand = 0;
+  std::span<const std::string> left = words;
+  while (!arguments.empty()) {
+    const auto count = static_cast<size_t>(arguments[arguments.size() < 2 ? 0 : 1]);
+    const auto operands = static_cast<size_t>(arguments[0]);
+    if (arguments.size() < 4 || count > left.size() || arguments.size() - 4 < count ||
+        operands == 0 || operands > kMostOperands) {
+      throw CompileError("words and arguments of an operator do not fit");
+    }
+    const auto numbers = arguments.subspan(2, count);
+    lookups.push_back({operand, operands, Vocabulary(left.first(count), numbers),
+                       arguments[2 + count], arguments[3 + count] != 0});
+    operand += operands;
+    left = left.subspan(count);
+    arguments = arguments.subspan(4 + count);
+  }
+  return lookups;
+}
+
+template <class T>
+Tensor known_of(T known) {
+  return {DType::u8, {}, nullptr, std::make_shared<T>(std::move(known)), ValueKind::object};
+}
+
+}  // namespace
 
 Tensor make_words(std::string_view op, nb::handle words, std::span<const int64_t> arguments) {
   const auto require = [](bool holds) {
     if (!holds) throw CompileError("words and arguments of an operator do not fit");
   };
+  if (op == "StringPlaces") return known_of(lookups_of(words_in(words), arguments));
   nb::object keys = checked(PySequence_Tuple(words.ptr()));
   const Py_ssize_t count = PyTuple_Size(keys.ptr());
   for (Py_ssize_t i = 0; i < count; i++) {
     PyObject* const word = PyTuple_GetItem(keys.ptr(), i);
     require(PyUnicode_Check(word) != 0 || (op == "Maps" && PyLong_Check(word) != 0));
   }
-  const auto numbers = static_cast<Py_ssize_t>(arguments.size());
-  if (op == "StringsAt" || op == "StringNumbers") return tensor_keeping(std::move(keys));
   if (op == "Maps") {
-    require(numbers == count + 1);
+    require(static_cast<Py_ssize_t>(arguments.size()) == count + 1);
     for (const int64_t column : arguments.subspan(1)) {
       require(column >= 0 && column < arguments[0]);
     }
-    return tensor_keeping(std::move(keys));
   }
-  require(numbers == count + 2);
-  nb::object table = checked(PyDict_New());
-  for (Py_ssize_t i = 0; i < count; i++) {
-    const nb::object number = checked(PyLong_FromLongLong(arguments[static_cast<size_t>(i)]));
-    if (PyDict_SetItem(table.ptr(), PyTuple_GetItem(keys.ptr(), i), number.ptr()) != 0) {
-      throw nb::python_error();
-    }
-  }
-  return tensor_keeping(std::move(table));
+  return tensor_keeping(std::move(keys));
 }
 
 }  // namespace dvm

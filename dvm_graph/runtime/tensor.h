@@ -17,6 +17,7 @@ enum class ValueKind : uint8_t {
   tensor,
   sequence,  // runtime/sequence.h
   none,      // an optional value that holds nothing
+  texts,     // runtime/texts.h; the shape is that of the strings
   object  // what the executor does not look into: strings, maps; of an array of Python's objects,
           // shape and data are those
 };

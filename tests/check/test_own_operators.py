@@ -32,7 +32,32 @@ def models() -> dict[str, onnx.ModelProto]:
         "StringsAt": fixed("SVMClassifier", machine, rows(), 2),
         "CoupledProbabilities": fixed("SVMClassifier", {**machine, **shares}, rows(), 2),
         "TreeSums": forest(1, 1, "SUM"),
+        **dict.fromkeys(("StringNumbers", "StringPlaces", "TextRanks", "TextsAt"), of_text()),
     }
+
+
+def of_text() -> onnx.ModelProto:
+    """Integers as strings that are moved, looked up, compared, ordered and read again."""
+    parsed: onnx.ModelProto = onnx.parser.parse_model(
+        """
+        <ir_version: 9, opset_import: ["" : 20, "ai.onnx.ml" : 2]>
+        g (int64[n, k] x, int64[n, k] z)
+          => (int64[n, k] y, bool[a, b] e, int64[c] f, int64[d] q, string[r] u, string[m, n] t)
+        {
+          s = Cast<to = 8>(x)
+          o = Cast<to = 8>(z)
+          t = Transpose(s)
+          y = ai.onnx.ml.LabelEncoder<keys_strings = ["1", "-2"], values_int64s = [7, 8]>(s)
+          j = Concat<axis = 0>(t, t)
+          p = Concat<axis = 0>(o, o)
+          v = Transpose(p)
+          e = Equal(s, o)
+          u, f, i, w = Unique(v)
+          q = Cast<to = 7>(u)
+        }
+        """
+    )
+    return parsed
 
 
 def forest(targets: int, share: float, fold: str) -> onnx.ModelProto:
@@ -76,11 +101,13 @@ def host(op: str, arguments: tuple[int, ...], words: tuple[str, ...] = ()) -> No
 def test_keys_and_words_by_hand() -> None:
     x, keys = np.array([[2.0, np.nan], [7.0, -1.0]]), np.array([-1.0, 2.0])
     numbers_of = np.array([10, 20, 30, 40])
-    places = own_operators.compute_own(host("KeyPlaces", (0,)), [x, keys, numbers_of])
+    (places,) = own_operators.compute_own(host("KeyPlaces", (0,)), [x, keys, numbers_of])
     np.testing.assert_array_equal(places, [[20, 40], [30, 10]])
-    strings = own_operators.compute_own(host("StringsAt", (), ("a", "b")), [np.array([1, 0, 1])])
+    (strings,) = own_operators.compute_own(host("StringsAt", (), ("a", "b")), [np.array([1, 0, 1])])
     assert strings.tolist() == ["b", "a", "b"]
-    maps = own_operators.compute_own(host("Maps", (3, 2, 0), ("a", "b")), [np.array([[1, 2, 3]])])
+    (maps,) = own_operators.compute_own(
+        host("Maps", (3, 2, 0), ("a", "b")), [np.array([[1, 2, 3]])]
+    )
     assert maps.item() == [{"a": 3, "b": 1}]
 
 
@@ -95,5 +122,5 @@ def test_probabilities_are_those_of_onnxruntime() -> None:
     _, scores = session(fixed("SVMClassifier", machine, x, 2)).run(None, {"x": x})
     a, b = (np.array(numbers(3, seed=seed), np.float32) for seed in (5, 6))
     pairs = (1 / (1 + np.exp(scores * a + b))).clip(1e-7, 1 - 1e-7)
-    got = own_operators.compute_own(node, [pairs])
+    (got,) = own_operators.compute_own(node, [pairs])
     np.testing.assert_allclose(got, wanted, atol=5e-3)

@@ -14,9 +14,12 @@
 namespace dvm {
 namespace {
 
+using Learning = Tensor (*)(std::vector<std::string>, std::span<const int64_t>);
+
 struct Entry {
   std::string_view op;
   HostFunction function;
+  Learning learns = nullptr;
 };
 
 constexpr Entry kTable[] = {
@@ -31,12 +34,14 @@ constexpr Entry kTable[] = {
     {"MaxUnpool", max_unpool},
     {"NonMaxSuppression", non_max_suppression},
     {"NonZero", non_zero},
+    {"NumberTexts", number_texts},
     {"OneHotExtents", one_hot_extents},
     {"Optional", optional},
     {"OptionalGetElement", optional_get_element},
     {"OptionalHasElement", optional_has_element},
     {"PadExtents", pad_extents},
     {"RangeExtents", range_extents},
+    {"RegexFullMatch", regex_full_match, know_pattern},
     {"ReshapeExtents", reshape_extents},
     {"ResizeExtents", resize_extents},
     {"ScatterElements", scatter_elements},
@@ -50,11 +55,25 @@ constexpr Entry kTable[] = {
     {"SliceExtents", slice_extents},
     {"SplitExtents", split_extents},
     {"SplitToSequence", split_to_sequence},
+    {"StringConcat", string_concat},
+    {"StringNormalizer", string_normalizer, know_normalizer},
+    {"StringSplit", string_split, know_texts},
+    {"TextNumbers", text_numbers},
+    {"TextRanks", text_ranks},
+    {"TextsAt", texts_at, know_texts},
+    {"TfIdfVectorizer", tf_idf_vectorizer, know_grams},
     {"TileExtents", tile_extents},
+    {"Tokenizer", tokenizer, know_tokenizer},
     {"TopK", top_k},
     {"TreeSums", tree_sums},
     {"Unique", unique},
 };
+
+const Entry* entry_of(std::string_view op) {
+  const auto* const found = std::find_if(std::begin(kTable), std::end(kTable),
+                                         [&](const Entry& e) { return e.op == op; });
+  return found == std::end(kTable) ? nullptr : found;
+}
 
 // What a piece goes over, so that to hand it over takes little of the time that it takes.
 constexpr int64_t kPieceElements = 8192;
@@ -94,9 +113,15 @@ class Slot final : public Turns {
 }  // namespace
 
 HostFunction find_host_function(std::string_view op) {
-  const auto* const found = std::find_if(std::begin(kTable), std::end(kTable),
-                                         [&](const Entry& e) { return e.op == op; });
-  return found == std::end(kTable) ? nullptr : found->function;
+  const Entry* const found = entry_of(op);
+  return found == nullptr ? nullptr : found->function;
+}
+
+Tensor known_by(std::string_view op, std::vector<std::string> words,
+                std::span<const int64_t> arguments) {
+  const Entry* const found = entry_of(op);
+  if (found == nullptr || found->learns == nullptr) return {};
+  return found->learns(std::move(words), arguments);
 }
 
 std::vector<std::string> host_operators() {
@@ -153,6 +178,17 @@ const Sequence& HostFrame::sequence(size_t index) const {
   if (found != nullptr) return *found;
   throw InputError("operand " + std::to_string(index) + " of " + name +
                    " is no sequence of tensors");
+}
+
+const Texts& HostFrame::texts(size_t index) const {
+  const Texts* const found = texts_in(operand(index));
+  if (found != nullptr) return *found;
+  throw CompileError("operand " + std::to_string(index) + " of " + name + " is no text");
+}
+
+const void* HostFrame::knowledge() const {
+  if (words_.owner == nullptr) throw CompileError(name + " knows nothing of words");
+  return words_.owner.get();
 }
 
 int64_t HostFrame::integer(size_t index) const {

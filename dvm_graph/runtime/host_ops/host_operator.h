@@ -1,8 +1,8 @@
 // Operators that the host carries out between kernels, because their sizes are known only once
 // their data is (NonZero, TopK and their kin), because only their data tells where elements go
 // (MaxUnpool, ScatterElements), because each number takes the one before (CumSum), or because they
-// are about sequences and optional values (sequence.h). Each is a function in a file of its own,
-// listed in host_operator.cpp under the name of its ONNX operator.
+// are about sequences and optional values (sequence.h) or strings (texts.h). Each is a function in
+// a file of its own, listed in host_operator.cpp under the name of its ONNX operator.
 //
 // Operands and results are those of the ONNX operator, attributes integers in the order that the
 // function's file says. Results are contiguous, and their sizes bind symbols behind the call.
@@ -24,6 +24,7 @@
 #include "runtime/output_pool.h"
 #include "runtime/sequence.h"
 #include "runtime/tensor.h"
+#include "runtime/texts.h"
 
 namespace dvm {
 
@@ -79,13 +80,19 @@ class HostFrame {
   std::vector<int64_t> integers(size_t operand) const;
   // Throws InputError where the operand is none.
   const Sequence& sequence(size_t operand) const;
+  // Throws CompileError where the operand is none.
+  const Texts& texts(size_t operand) const;
   // An operand, whatever it is, for longer than the call: tensors own their memory, if by a copy.
   Tensor keep(size_t operand);
 
   // Throw CompileError where there is no such argument, or no such axis of an operand.
   int64_t argument(size_t index) const;
-  // What is known of strings (runtime/bindings_words.h); absent elsewhere.
+  // What is known of words, if anything is; as what was made of them.
   const Tensor& words() const { return words_; }
+  template <class T>
+  const T& known() const {
+    return *static_cast<const T*>(knowledge());
+  }
   size_t axis(size_t argument, size_t rank) const;
 
   bool wants(size_t result) const { return result < wanted_.size() && wanted_[result] != 0; }
@@ -122,6 +129,7 @@ class HostFrame {
  private:
   std::byte* give_over_bytes(size_t result, size_t operand);
   void require_one(size_t operand) const;
+  const void* knowledge() const;
   const Tensor& operand_of(size_t index, size_t element_bytes) const;
 
   const std::span<const int64_t> arguments_;
@@ -139,6 +147,11 @@ using HostFunction = void (*)(HostFrame&);
 
 // By the name of the ONNX operator; null: there is none.
 HostFunction find_host_function(std::string_view op);
+
+// What such an operator is to know besides its operands, made once of words and arguments; absent
+// where that is nothing. Throws CompileError where they do not fit.
+Tensor known_by(std::string_view op, std::vector<std::string> words,
+                std::span<const int64_t> arguments);
 
 // In the order of their names.
 std::vector<std::string> host_operators();
