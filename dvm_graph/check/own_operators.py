@@ -24,10 +24,10 @@ def compute_own(node: Node, operands: Sequence[Array]) -> list[Array]:
 
 
 def _strings_at(node: Node, operands: Sequence[Array]) -> Array:
-    words = np.array(node.attrs.get("words", ()), object)
-    sources = [source.reshape(-1) for source in operands[1:]]
-    strings: Array = np.concatenate([words, *sources])
-    return np.asarray(strings[operands[0]])
+    given = [text for source in operands[1:] for text in source.reshape(-1)]
+    strings = [*node.attrs.get("words", ()), *given]
+    picked = [strings[place] for place in operands[0].reshape(-1)]
+    return np.array(picked, object).reshape(operands[0].shape)
 
 
 def _string_numbers(_: Node, operands: Sequence[Array]) -> Array:

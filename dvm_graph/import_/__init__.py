@@ -19,6 +19,7 @@ from dvm_graph.import_.types import (
     are_strings,
     casts_to_strings,
     declared_shape,
+    rank_of_strings,
     string_type,
     type_text,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "partition_model",
     "partition_models",
     "partition_opset",
+    "rank_of_strings",
     "string_type",
     "takes",
     "type_text",

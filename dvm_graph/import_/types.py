@@ -95,6 +95,14 @@ def string_type(shape: Shape) -> bytes:
     return serialized
 
 
+def rank_of_strings(proto: bytes) -> int | None:
+    """That which a serialised type of a tensor of strings has; -1: it names none, or is of scalars; None: it is no such type."""
+    held = onnx.TypeProto.FromString(proto)
+    if held.tensor_type.elem_type != onnx.TensorProto.STRING:
+        return None
+    return len(held.tensor_type.shape.dim) or -1
+
+
 def are_strings(value: Value) -> bool:
     """Whether it is a tensor of strings."""
     return value.dtype is DType.OPAQUE and type_text(value) == "tensor(string)"

@@ -304,6 +304,8 @@ class PlanValue:
     """Kernels do not look at it (`Value.computable`); its shape counts for nothing."""
     element: DType | None = None
     """The dtype of the tensors in a sequence or optional value."""
+    opaque_type: bytes = b""
+    """As `Value.opaque_type`, of what is opaque."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,7 @@ class ValueTable:
                 constant,
                 opaque=opaque,
                 element=None if value.holds is None else value.holds.dtype,
+                opaque_type=value.opaque_type if opaque else b"",
             )
         )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dvm_graph import _core
 from dvm_graph.errors import CompileError
+from dvm_graph.import_ import rank_of_strings
 from dvm_graph.ir import DType
 from dvm_graph.kernels.plan import (
     ControlStep,
@@ -126,7 +127,10 @@ def _ports(plan: ModelPlan, indices: Sequence[int], names: Sequence[str]) -> tup
     if missing:
         raise CompileError(f"malformed model plan: no value {missing[0]}, used by the caller")
     values = [plan.values[index] for index in indices]
-    return tuple(Port(n, v.dtype, v.opaque, v.element) for n, v in zip(names, values, strict=True))
+    return tuple(
+        Port(n, v.dtype, v.opaque, v.element, rank_of_strings(v.opaque_type) if v.opaque else None)
+        for n, v in zip(names, values, strict=True)
+    )
 
 
 def _hint_checks(plan: ModelPlan, options: Options) -> Iterator[tuple[int, str]]:

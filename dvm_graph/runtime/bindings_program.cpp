@@ -92,6 +92,16 @@ nb::object interned(const std::string& name) {
   return nb::steal(key);
 }
 
+// An array of objects, of text or of bytes, of a rank, or of any if that is below 0.
+bool are_strings(nb::handle feed, const Tensor& tensor, int rank) {
+  if (tensor.kind != ValueKind::object) return false;
+  if (tensor.data != nullptr) return rank < 0 || tensor.shape.size() == static_cast<size_t>(rank);
+  if (!is_array(feed)) return false;
+  const auto kind = nb::cast<std::string>(feed.attr("dtype").attr("kind"));
+  if (kind != "O" && kind != "U" && kind != "S") return false;
+  return rank < 0 || nb::cast<int>(feed.attr("ndim")) == rank;
+}
+
 }  // namespace
 
 void PythonVendor::run(uint32_t index, std::span<const Tensor> inputs, std::span<Tensor> outputs,
@@ -136,6 +146,7 @@ PyProgram::PyProgram(Model model, std::shared_ptr<SharedDevice> device,
     names_.push_back(interned(name));
   }
   as_they_come_.resize(names_.size());
+  strings_.resize(names_.size(), -2);
 }
 
 nb::list PyProgram::run(const nb::list& inputs, const nb::list& given, RunStatistics* record,
@@ -167,6 +178,7 @@ bool PyProgram::take(nb::handle feeds, std::vector<ArrayView>& arrays,
     if (!feed.is_valid()) return false;
     if (as_they_come_[i]) {
       tensors.push_back(value_keeping(nb::borrow(feed)));
+      if (strings_[i] >= -1 && !are_strings(feed, tensors.back(), strings_[i])) return false;
       continue;
     }
     if (value.opaque || !is_array(feed)) return false;
@@ -310,7 +322,8 @@ void bind_program(nb::module_& module) {
            nb::arg("stop").none() = nb::none(), nb::arg("options").none() = nb::none())
       .def("run_on", &PyProgram::run_on, nb::arg("feeds").none(), nb::arg("given"),
            nb::arg("record").none(), nb::arg("stop").none(), nb::arg("options").none())
-      .def("take_as_they_come", &PyProgram::take_as_they_come, nb::arg("inputs"))
+      .def("take_as_they_come", &PyProgram::take_as_they_come, nb::arg("inputs"),
+           nb::arg("strings"))
       .def("forget", &PyProgram::forget)
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
       .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"), nb::arg("steps"),

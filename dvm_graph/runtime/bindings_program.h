@@ -58,7 +58,11 @@ class PyProgram {
   nb::object run_on(nb::handle feeds, const nb::list& given, RunStatistics* record,
                     const StopFlag* stop, nb::handle options);
   // `run_on` takes these inputs as they come, whatever they are.
-  void take_as_they_come(std::vector<bool> inputs) { as_they_come_ = std::move(inputs); }
+  // `strings`: of inputs that are strings their rank, -1 for any; below that they are none.
+  void take_as_they_come(std::vector<bool> inputs, std::vector<int> strings) {
+    as_they_come_ = std::move(inputs);
+    strings_ = std::move(strings);
+  }
   void forget() { executor_->forget(); }
   std::map<std::string, int64_t> bind(const nb::list& inputs);
 
@@ -98,6 +102,7 @@ class PyProgram {
   std::vector<nb::object> constants_;  // keep the memory of constants alive
   std::vector<nb::object> names_;      // of inputs, as keys
   std::vector<bool> as_they_come_;     // of inputs
+  std::vector<int> strings_;
 };
 
 void bind_program(nb::module_& module);

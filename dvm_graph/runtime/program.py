@@ -41,6 +41,8 @@ class Port:
     """Passed as it comes: kernels do not look at it."""
     element: DType | None = None
     """Of a sequence or optional value that is no affair of the vendor library alone: the dtype of its tensors."""
+    strings: int | None = None
+    """Of a tensor of strings its rank, below 0 for any; None: it is none."""
     numpy: np.dtype[Any] = field(init=False, repr=False)
     """The dtype of its arrays: asked for at every run."""
 
@@ -148,7 +150,10 @@ class Program:
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
         self._files = tuple(files)
-        core.take_as_they_come([_comes_as_it_is(port) for port in self._inputs])
+        core.take_as_they_come(
+            [_comes_as_it_is(port) for port in self._inputs],
+            [_NO_STRINGS if port.strings is None else port.strings for port in self._inputs],
+        )
         self._bfloats = [
             i for i, port in enumerate(outputs) if port.dtype is DType.BFLOAT16 and not port.opaque
         ]
@@ -358,6 +363,8 @@ class Program:
 
 
 _BFLOAT16 = DType.BFLOAT16  # looking members up takes a while
+_NO_STRINGS = -2
+"""In place of a rank."""
 
 
 @functools.cache
@@ -387,11 +394,31 @@ def _comes_as_it_is(port: Port) -> bool:
 def _as_it_comes(port: Port, feed: ArrayLike) -> object:
     if port.element is not None:
         return _held(port.name, port.element, feed)
+    if port.strings is not None:
+        return _strings(port, port.strings, feed)
     if _comes_as_it_is(port):
         return feed
     array = np.asarray(_converted(port, feed), order="C")
     if array.dtype != port.numpy:
         raise InputError(f"input {port.name} is {array.dtype}, but the model wants {port.numpy}")
+    return array
+
+
+def _strings(port: Port, rank: int, feed: ArrayLike) -> object:
+    """An array of objects, of text or of bytes; what is in it is looked at by who reads it.
+
+    Raises:
+        InputError: it is none, or of another rank than the model has.
+    """
+    array = np.asarray(feed, object) if isinstance(feed, list | tuple) else feed
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "OUS":
+        given = array.dtype if isinstance(array, np.ndarray) else f"a {type(feed).__name__}"
+        raise InputError(f"input {port.name} is {given}, but the model wants an array of strings")
+    if rank >= 0 and array.ndim != rank:
+        raise InputError(
+            f"input {port.name} has rank {array.ndim} (shape {list(array.shape)}), but the model wants "
+            f"strings of rank {rank}"
+        )
     return array
 
 

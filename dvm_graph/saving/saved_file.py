@@ -46,7 +46,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 MAGIC = b"\x89DVM\r\n\x1a\n"
 """No text, so that conversions of line ends show."""
-FORMAT = 16
+FORMAT = 17
 """Raise it whenever files of before would be read wrongly; those of other versions of the package are refused
 anyway."""
 ALIGNMENT = 64

@@ -362,6 +362,44 @@ def test_what_is_fed_for_text() -> None:
             dvm_graph.optimize(each).run({"x": broken})
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            np.ones((2, 2), np.float32),
+            "input x is float32, but the model wants an array of strings",
+        ),
+        (np.ones((2, 2), np.int64), "input x is int64"),
+        (
+            strings("a"),
+            r"input x has rank 1 \(shape \[1\]\), but the model wants strings of rank 2",
+        ),
+        (np.array(["a"]), "input x has rank 1"),
+        (["a", "b"], "input x has rank 1"),
+        ([["a", "b"], ["c"]], "input x has rank 1"),
+        (strings([["a"]]), "input x has rank 3"),
+        ("ab", "input x is a str"),
+        (3, "input x is a int"),
+        (None, "input x is a NoneType"),
+        ({"a": 1}, "input x is a dict"),
+    ],
+)
+@pytest.mark.parametrize("op", ["Transpose", "StringConcat", "LabelEncoder", "vendor"])
+def test_what_is_no_strings_of_the_rank_is_told_by_name(op: str, given: Any, told: str) -> None:
+    """Whoever reads it: an operator that moves, makes or looks up strings, or onnxruntime."""
+    about = {"keys_strings": ["a"], "values_int64s": [1], "domain": "ai.onnx.ml"}
+    node = {
+        "Transpose": helper.make_node("Transpose", ["x"], ["y"]),
+        "StringConcat": helper.make_node("StringConcat", ["x", "x"], ["y"]),
+        "LabelEncoder": helper.make_node("LabelEncoder", ["x"], ["y"], **about),
+        "vendor": helper.make_node("RegexFullMatch", ["x"], ["y"], pattern="\\ba"),
+    }[op]
+    model = dvm_graph.optimize(text_model([node], {"x": (TEXT, ["n", "k"])}, ["y"]))
+    with pytest.raises(dvm_graph.InputError, match=told):
+        model.run({"x": given})
+    model.run({"x": strings(["a", "b"])})
+
+
 def test_saved_models_of_text(tmp_path: Any) -> None:
     model = dvm_graph.optimize(pipeline(1))
     model.save(tmp_path / "m.dvm")
