@@ -26,12 +26,14 @@ def compute_own(node: Node, operands: Sequence[Array]) -> list[Array]:
 def _strings_at(node: Node, operands: Sequence[Array]) -> Array:
     given = [text for source in operands[1:] for text in source.reshape(-1)]
     strings = [*node.attrs.get("words", ()), *given]
-    picked = [strings[place] for place in operands[0].reshape(-1)]
-    return np.array(picked, object).reshape(operands[0].shape)
+    picked: Array = np.empty(operands[0].shape, object)
+    picked.reshape(-1)[:] = [strings[place] for place in operands[0].reshape(-1)]
+    return picked
 
 
 def _string_numbers(_: Node, operands: Sequence[Array]) -> Array:
-    return np.arange(operands[0].size).reshape(operands[0].shape)
+    numbers: Array = np.arange(operands[0].size).reshape(operands[0].shape)
+    return numbers
 
 
 def _string_places(node: Node, operands: Sequence[Array]) -> list[Array]:
