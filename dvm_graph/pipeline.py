@@ -54,8 +54,8 @@ Source = str | PathLike[str] | bytes | Any
 PASSES = (
     *("fold_constants", "lift_invariants", "fill_branches", "turn_products", "sink_transposes"),
     *("simplify", "fold_scales", "collect_scales", "sink_divisions", "sink_concats", "tabulate"),
-    *("absorb_views", "eliminate_common", "copy_widened", "eliminate_dead"),
-    "join_lookups",
+    *("absorb_views", "eliminate_common", "copy_widened", "join_lookups"),
+    "eliminate_dead",
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
@@ -166,8 +166,8 @@ def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))
     stages.run("copy_widened", graph, lambda: copy_widened(graph))
-    stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))
     stages.run("join_lookups", graph, lambda: join_lookups(graph))
+    stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))
 
 
 def _bodies(graph: Graph) -> Iterator[Graph]:

@@ -44,15 +44,17 @@ def _string_places(node: Node, operands: Sequence[Array]) -> list[Array]:
     )
     results = []
     while arguments:
-        own, count = arguments[:2]
-        numbers, (other, _) = arguments[2 : 2 + count], arguments[2 + count : 4 + count]
+        own, start, columns, _, count = arguments[:5]
+        numbers, (other, _) = arguments[5 : 5 + count], arguments[5 + count : 7 + count]
         known = dict(zip(words[:count], numbers, strict=True))
         texts, *sources = given[:own]
         if sources:
             texts = np.concatenate([source.reshape(-1) for source in sources])[texts]
+        if columns >= 0:
+            texts = texts[..., start : start + columns] if columns else texts[..., start]
         found = [known.get(text, other) for text in texts.reshape(-1)]
         results.append(np.array(found, np.int64).reshape(texts.shape))
-        arguments, words, given = arguments[4 + count :], words[count:], given[own:]
+        arguments, words, given = arguments[7 + count :], words[count:], given[own:]
     return results
 
 

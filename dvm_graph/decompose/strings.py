@@ -22,6 +22,8 @@ from dvm_graph.symbolic import solve
 from dvm_graph.symbolic.builder import Builder
 
 Words = Sequence[str]
+ALL_COLUMNS = (0, -1, -1)
+"""Of a lookup: see `runtime/bindings_words.h`."""
 
 
 def words_of(node: Node, name: str) -> Words | None:
@@ -179,7 +181,7 @@ def string_places(
     shape = shape_of(operands[0])
     if operands[0] is strings:
         shape = told_by_runs(builder, node, shape)
-    arguments = [len(operands), len(words), *numbers, other, refuses]
+    arguments = [len(operands), *ALL_COLUMNS, len(words), *numbers, other, refuses]
     types = [(DType.INT64, shape)]
     return add_host(builder, node, operands, arguments, types, "StringPlaces", words)[0]
 

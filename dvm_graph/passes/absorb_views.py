@@ -76,7 +76,7 @@ def _compose(node: Node, known: dict[Value, _Strided], facts: Facts) -> _Strided
     assert operand is not None and operand.shape is not None and node.output.shape is not None
     below = known.get(operand)
     if below is None:
-        strides = _row_major(operand.shape)
+        strides = row_major(operand.shape)
         below = _Strided(operand, operand.shape, strides, 0, False)
     match node.op:
         case "transpose":
@@ -90,7 +90,8 @@ def _compose(node: Node, known: dict[Value, _Strided], facts: Facts) -> _Strided
     return _reshaped(below, node.output.shape, facts)
 
 
-def _row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Strides of a contiguous tensor, in elements."""
     strides: list[Dim] = []
     step: Dim = 1
     for extent in reversed(shape):
@@ -133,7 +134,7 @@ def _sliced(below: _Strided, node: Node) -> _Strided:
 
 
 def _of_view(below: _Strided, node: Node) -> _Strided | None:
-    if below.strides != _row_major(below.shape):
+    if below.strides != row_major(below.shape):
         return None
     offset = add(below.offset, node.attrs["offset"])
     return _Strided(below.base, node.attrs["shape"], node.attrs["strides"], offset, True)

@@ -1,5 +1,7 @@
 #include "runtime/bindings_words.h"
 
+#include <algorithm>
+#include <forward_list>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -114,12 +116,14 @@ class Strings {
           std::optional<nb::gil_scoped_acquire>& lock)
       : frame_(frame), reader_(frame) {
     for (size_t i = first; i < end; i++) {
-      if (texts_in(frame.operand(i)) == nullptr && !lock) lock.emplace();
-      parts_.push_back(strings_of(frame, frame.operand(i)));
+      const Tensor& given = frame.operand(i);
+      if (texts_in(given) == nullptr && !lock) lock.emplace();
+      const bool as_is = are_objects(given) || texts_in(given) != nullptr;
+      parts_.push_back(as_is ? &given : &made_.emplace_front(strings_of(frame, given)));
     }
   }
 
-  const std::vector<int64_t>& shape() const { return parts_.at(0).shape; }
+  const std::vector<int64_t>& shape() const { return parts_.at(0)->shape; }
 
   std::string_view bytes(int64_t place) {
     const Tensor& part = part_of(place);
@@ -138,9 +142,9 @@ class Strings {
  private:
   // And the place in it.
   const Tensor& part_of(int64_t& place) const {
-    for (const Tensor& part : parts_) {
-      const int64_t count = elements_of(part.shape);
-      if (place >= 0 && place < count) return part;
+    for (const Tensor* const part : parts_) {
+      const int64_t count = elements_of(part->shape);
+      if (place >= 0 && place < count) return *part;
       place -= count;
     }
     throw ExecutionError(frame_.name + " reads a string that is not there");
@@ -148,29 +152,59 @@ class Strings {
 
   const HostFrame& frame_;
   Reader reader_;
-  std::vector<Tensor> parts_;
+  std::forward_list<Tensor> made_;
+  std::vector<const Tensor*> parts_;
 };
 
 // Words and their numbers, and in which operands strings are looked up.
 struct Lookup {
   size_t first, operands;
+  int64_t start, columns, extent;  // of the last axis; no columns: one, without the axis; -1: all
   Vocabulary known;
   int64_t other;
   bool refuses;
 };
 
+// The columns that are looked up: of rows of `width` strings `count` from `start` on.
+struct Columns {
+  std::vector<int64_t> shape;  // of the numbers
+  int64_t width = 1, start = 0, count = 1;
+};
+
+Columns columns_of(const HostFrame& frame, const Lookup& lookup, std::vector<int64_t> shape) {
+  if (lookup.columns < 0) return {std::move(shape)};
+  const int64_t width = shape.empty() ? 0 : shape.back(),
+                count = std::max<int64_t>(lookup.columns, 1);
+  if (lookup.extent >= 0 && width != lookup.extent) {
+    throw ContradictionError(frame.name + " has " + std::to_string(width) +
+                             " columns of strings, but the model wants " +
+                             std::to_string(lookup.extent));
+  }
+  if (count > width || lookup.start > width - count) {
+    throw ExecutionError(frame.name + " reads a string that is not there");
+  }
+  shape.pop_back();
+  if (lookup.columns > 0) shape.push_back(count);
+  return {std::move(shape), width, lookup.start, count};
+}
+
 void look_up(HostFrame& frame, const Lookup& lookup, size_t result, Strings& strings) {
   const bool picks = lookup.operands > 1;
   const auto* const place = picks ? frame.data<int64_t>(lookup.first) : nullptr;
-  const std::vector<int64_t>& shape = picks ? frame.operand(lookup.first).shape : strings.shape();
-  auto* const numbers = frame.give<int64_t>(result, DType::i64, shape);
-  for (int64_t i = 0; i < elements_of(shape); i++) {
-    const std::string_view word = strings.bytes(picks ? place[i] : i);
-    const int64_t number = lookup.known.number_of(word, lookup.other);
-    if (lookup.refuses && number == lookup.other) {
-      throw ExecutionError(frame.name + ": a string is not known");
+  const Columns columns =
+      columns_of(frame, lookup, picks ? frame.operand(lookup.first).shape : strings.shape());
+  auto* numbers = frame.give<int64_t>(result, DType::i64, columns.shape);
+  const int64_t rows = elements_of(columns.shape) / columns.count;
+  for (int64_t row = 0; row < rows; row++) {
+    for (int64_t i = row * columns.width + columns.start, left = columns.count; left > 0;
+         i++, left--) {
+      const std::string_view word = strings.bytes(picks ? place[i] : i);
+      const int64_t number = lookup.known.number_of(word, lookup.other);
+      if (lookup.refuses && number == lookup.other) {
+        throw ExecutionError(frame.name + ": a string is not known");
+      }
+      if (numbers != nullptr) *numbers++ = number;
     }
-    if (numbers != nullptr) numbers[i] = number;
   }
 }
 
@@ -295,18 +329,20 @@ std::vector<Lookup> lookups_of(const std::vector<std::string>& words,
   size_t operand = 0;
   std::span<const std::string> left = words;
   while (!arguments.empty()) {
-    const auto count = static_cast<size_t>(arguments[arguments.size() < 2 ? 0 : 1]);
+    const auto count = static_cast<size_t>(arguments[arguments.size() < 5 ? 0 : 4]);
     const auto operands = static_cast<size_t>(arguments[0]);
-    if (arguments.size() < 4 || count > left.size() || arguments.size() - 4 < count ||
-        operands == 0 || operands > kMostOperands) {
+    if (arguments.size() < 7 || count > left.size() || arguments.size() - 7 < count ||
+        operands == 0 || operands > kMostOperands || arguments[1] < 0 ||
+        (operands > 1 && arguments[2] >= 0)) {
       throw CompileError("words and arguments of an operator do not fit");
     }
-    const auto numbers = arguments.subspan(2, count);
-    lookups.push_back({operand, operands, Vocabulary(left.first(count), numbers),
-                       arguments[2 + count], arguments[3 + count] != 0});
+    const auto numbers = arguments.subspan(5, count);
+    lookups.push_back({operand, operands, arguments[1], arguments[2], arguments[3],
+                       Vocabulary(left.first(count), numbers), arguments[5 + count],
+                       arguments[6 + count] != 0});
     operand += operands;
     left = left.subspan(count);
-    arguments = arguments.subspan(4 + count);
+    arguments = arguments.subspan(7 + count);
   }
   return lookups;
 }

@@ -5,9 +5,11 @@
 // numbers.
 //
 //   StringPlaces    words: strings. Arguments and operands: for each result, how many operands are
-//                   its, how many words, a number for each, one for all other strings, and whether
-//                   others are refused. The numbers of strings, int64; or of strings at places,
-//                   int64, in the operands behind, one behind the other.
+//                   its; which column of a sole one is the first, how many, 0 for one without its
+//                   axis or -1 for all, and how many there have to be, or -1; how many words, a
+//                   number for each, one for all other strings, and whether others are refused. The
+//                   numbers of strings, int64; or of strings at places, int64, in the operands
+//                   behind, one behind the other.
 //   Texts           Strings as the host keeps them (runtime/texts.h).
 //   StringNumbers   Where each string of a tensor is, int64: row-major.
 //   StringsAt       words: strings, behind which those of further operands stand. Those at places,

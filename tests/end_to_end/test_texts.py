@@ -429,28 +429,3 @@ def test_threads_share_a_model_of_text() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-def test_columns_are_looked_up_by_one_call() -> None:
-    """Given ones by one, those that are taken from others by another; what refuses strings by itself."""
-    about = {"keys_strings": ["a", "é", ""], "values_int64s": [3, 1, 4], "domain": "ai.onnx.ml"}
-    nodes = [helper.make_node("LabelEncoder", [name], [f"y{name}"], **about) for name in "abc"]
-    nodes.append(helper.make_node("Concat", ["a", "b"], ["d"], axis=0))
-    nodes.append(helper.make_node("Concat", ["b", "c"], ["e"], axis=0))
-    nodes += [helper.make_node("LabelEncoder", [name], [f"y{name}"], **about) for name in "de"]
-    nodes.append(
-        helper.make_node(
-            "OneHotEncoder", ["a"], ["z"], domain="ai.onnx.ml", zeros=0, cats_strings=WORDS
-        )
-    )
-    inputs: dict[str, tuple[int, list[Any] | None]] = {name: (TEXT, [f"n{name}"]) for name in "abc"}
-    model = text_model(nodes, inputs, ["ya", "yb", "yc", "yd", "ye", "z"])
-    feeds = [{n: drawn(size + at, seed=at) for at, n in enumerate("abc")} for size in (0, 1, 5)]
-    assert_agrees(model, *feeds)
-    text = str(dvm_graph.optimize(model).profile(feeds[1]))
-    assert text
-    compiled = dvm_graph.optimize(model)
-    names = [
-        step.name for step in compiled.profile(feeds[1]).typical.host if step.category == "host"
-    ]
-    assert len([name for name in names if name.startswith("StringPlaces")]) == 3
