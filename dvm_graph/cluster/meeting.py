@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
@@ -379,7 +379,7 @@ class GroupMeeting:
     ) -> tuple[Dim, Dim] | None:
         for axis, (left, right) in enumerate(zip(result, operand, strict=True)):
             if axis not in maybe:
-                mismatch = self.space.unify(left, right)
+                mismatch = self._unify_guarded(left, right, guards)
             elif self.speculate:
                 mismatch = self._assume(left, right, guards)
             else:
@@ -387,6 +387,32 @@ class GroupMeeting:
             if mismatch is not None:
                 return mismatch
         return None
+
+    def _unify_guarded(
+        self, left: Atoms, right: Atoms, guards: list[tuple[Dim, Dim]]
+    ) -> tuple[Dim, Dim] | None:
+        """Merges two axes whose extents are equal, or equal where the guards of either group hold."""
+        mismatch = self.space.unify(left, right)
+        said = (*self.producer.guards, *self.consumer.guards, *guards)
+        if mismatch is None or not said:
+            return mismatch
+        a, b = self.space.resolve(left), self.space.resolve(right)
+        if len(a) != 1 or len(b) != 1:
+            return mismatch
+        if not self._follows(self.space.extent(a[0]), self.space.extent(b[0]), said):
+            return mismatch
+        return None if self.space.bind_assumed(a[0], b[0]) else mismatch
+
+    def _follows(self, left: Dim, right: Dim, guards: Sequence[tuple[Dim, Dim]]) -> bool:
+        """Whether two extents are equal where guards hold."""
+        equals, left_over = [left], list(guards)
+        while met := [pair for pair in left_over if any(map(self._among(equals), pair))]:
+            left_over = [pair for pair in left_over if pair not in met]
+            equals.extend(extent for pair in met for extent in pair)
+        return self._among(equals)(right)
+
+    def _among(self, extents: Sequence[Dim]) -> Callable[[Dim], bool]:
+        return lambda extent: any(self.space.equal(extent, other) for other in extents)
 
     def _assume(
         self, left: Atoms, right: Atoms, guards: list[tuple[Dim, Dim]]

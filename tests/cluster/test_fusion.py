@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from onnx import parser
 
+import dvm_graph
 from dvm_graph.cluster import Launch, Schedule
 from dvm_graph.ir import DType
 from dvm_graph.options import FusionLimits, Options
@@ -284,6 +286,21 @@ def test_unknown_equality_is_speculated_on() -> None:
     assert [len(part.nodes) for part in subgraph.fallback] == [1, 1]
     (decision,) = [d for d in made.report.decisions if d.verdict is Verdict.SPECULATE]
     assert decision.symbols == ("b", "c")
+
+
+def test_what_a_guard_says_holds_for_all_of_a_kernel() -> None:
+    """Bytes are widened where they are read, though whether they are as many as the other operand's only a run tells."""
+    model = parser.parse_model(f"""{HEADER} g (float[b,8] x, uint8[c,8] q) => (float[d,8] z)
+    <float s = {{0.5}}, uint8 o = {{3}}> {{ f = DequantizeLinear(q, s, o) z = Mul(x, f) }}""")
+    (subgraph,) = schedule(model).report.subgraphs
+    assert [node.op for node in subgraph.nodes] == ["cast", "sub", "mul", "mul"]
+    assert len(subgraph.guards) == 1
+    x = np.arange(40, dtype=np.float32).reshape(5, 8)
+    q = np.arange(60, 100, dtype=np.uint8).reshape(5, 8)
+    optimized = dvm_graph.optimize(model)
+    for rows, others in ((5, 5), (5, 1), (1, 5), (1, 1)):
+        (z,) = optimized.run({"x": x[:rows], "q": q[:others]})
+        np.testing.assert_array_equal(z, x[:rows] * ((q[:others].astype(np.float32) - 3) * 0.5))
 
 
 def test_the_fallback_of_a_prologue_has_none() -> None:
