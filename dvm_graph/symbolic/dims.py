@@ -341,7 +341,43 @@ def _weight_of(dim: Dim) -> int:
 @lru_cache(maxsize=_MEMO)
 def _add(a: Dim, b: Dim) -> Dim:
     a, b = _light(a, b)
-    return forms.total((a, b))
+    result = forms.total((a, b))
+    return _within_extremum(result) if isinstance(result, forms.Add) else result
+
+
+def _within_extremum(dim: Dim) -> Dim:
+    """A sum with an extremum, where that gives a number to choose from, or none: x - Min(1, x) is Max(0, x - 1), and that
+    plus Min(1, x) is x.
+    """
+    terms = [(term, *forms.scale_and_rest(term)) for term in dim.args if not isinstance(term, int)]
+    extrema = [term for term in terms if isinstance(term[2], forms.Min | forms.Max)]
+    for term, scale, extremum in extrema:
+        rest = forms.total((dim, mul(-1, term)))
+        sums = [forms.total((rest, mul(scale, arg))) for arg in extremum.args]
+        if any(isinstance(each, int) for each in sums):
+            smallest = isinstance(extremum, forms.Min) == (scale > 0)
+            return functools.reduce(minimum if smallest else maximum, sums)
+        for other, factor, partner in extrema:
+            if (
+                factor == scale
+                and isinstance(extremum, forms.Min)
+                and isinstance(partner, forms.Max)
+            ):
+                both = _both(extremum.args, partner.args)
+                if both is not None:
+                    return add(sub(rest, other), mul(scale, both))
+    return dim
+
+
+def _both(smallest: tuple[Dim, ...], largest: tuple[Dim, ...]) -> Dim | None:
+    """Min(a, b) + Max(a + c, b + c), which is a + b + c whichever is the smaller one."""
+    if len(smallest) != 2 or len(largest) != 2:
+        return None
+    (a, b), (first, second) = smallest, largest
+    if sub(first, a) != sub(second, b) and sub(second, a) != sub(first, b):
+        return None
+    straight = sub(first, a) == sub(second, b)
+    return add(b, first) if straight else add(b, second)
 
 
 @lru_cache(maxsize=_MEMO)
