@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kMostVectors = 4;  // of a row: longer ones are passed over as fast as turned
 constexpr int kPassesOfTurn = 2;     // over rows, in the time that turning them takes
 constexpr int kLeastPasses = kPassesOfTurn + 1;
+constexpr int64_t kFewVectors = 2;  // of a row: the last one is half empty, and a pass over fewer
+                                    // takes longer to begin than to run
 constexpr int64_t kElementBytes = 4;
 
 // Where rows along the innermost axis lie.
@@ -55,8 +57,8 @@ Rows rows_along(const NormalPlan& plan, int inner) {
 }
 
 // Instructions that go over each row, those but once that run together (strips.h). Where rows are
-// shorter than a vector, nothing runs together that folds them, or that meets one number for each
-// of them or another row again and again.
+// short, nothing that folds them, or that meets one number for each of them or another row again
+// and again, is taken to run together: it begins anew with each.
 int passes_over(const NormalPlan& plan, int inner, int rows, bool shorter) {
   const uint32_t both = bit(inner) | bit(rows);
   int passes = 0;
@@ -86,7 +88,7 @@ void turn_short_rows(NormalPlan& plan, const Target& target) {
   if (plan.extents[inner] >= kMostVectors * lanes) return;
   const auto [rows, turned, loads] = rows_along(plan, inner);
   if (rows < 0 || plan.extents[rows] < kMostVectors * lanes) return;
-  const bool shorter = plan.extents[inner] <= lanes;
+  const bool shorter = plan.extents[inner] < kFewVectors * lanes;
   if ((plan.reduced_axes() & bit(rows)) || !(shorter || loads)) return;
   const int least = std::max(kLeastPasses, kPassesOfTurn * turned);
   if (passes_over(plan, inner, rows, shorter) < least) return;

@@ -13,7 +13,7 @@ from onnx import helper
 import dvm_graph
 from dvm_graph import _core
 
-_CLASSES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 21, 32, 33, 63, 64, 65, 150)
+_CLASSES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 21, 31, 32, 33, 63, 64, 65, 150)
 _ROWS = (1, 5, 63, 64, 65, 113, 400)
 _TYPES = ("float32", "float64", "int64", "int32", "int8", "uint8")
 
@@ -110,11 +110,20 @@ def test_folded_rows(op: str, channels_last: bool, simd: str) -> None:
             np.testing.assert_allclose(y, expected, rtol=2e-4, atol=2e-5)
 
 
+_LANES = {"x86-64-v4-amx": 16, "x86-64-v4": 16, "x86-64-v3": 8}
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
 @pytest.mark.parametrize("channels_last", [True, False])
-def test_folded_rows_are_turned(channels_last: bool) -> None:
-    """Then shares are taken of whole vectors of rows, and turned as they are stored."""
-    model = dvm_graph.optimize(_folded("Softmax", channels_last))
-    shape = (1, 4000, 4) if channels_last else (1, 4, 4000)
+def test_folded_rows_are_turned(channels_last: bool, simd: str) -> None:
+    """Then shares are taken of whole vectors of rows, and turned as they are stored: those of fewer than two vectors."""
+    model = dvm_graph.optimize(_folded("Softmax", channels_last), simd=simd)
+    for classes in (4, 2 * _LANES.get(simd, 4) - 1):
+        _assert_turned(model, channels_last, classes)
+
+
+def _assert_turned(model: dvm_graph.Model, channels_last: bool, classes: int) -> None:
+    shape = (1, 4000, classes) if channels_last else (1, classes, 4000)
     code = model.disassemble({"x": np.zeros(shape, np.float32)})
     assert "d_store_view_f32" in code
     assert code.count("d_load_view_f32") == int(channels_last)
