@@ -31,6 +31,7 @@ import onnx
 
 from dvm_graph.errors import DamagedError, InputError, ModelError
 from dvm_graph.import_.attributes import GRAPH_TYPES, read_attributes
+from dvm_graph.import_.blocked_channels import plain_channels
 from dvm_graph.import_.external_data import ExternalData
 from dvm_graph.import_.loading import (
     ImportedModel,
@@ -197,7 +198,13 @@ class Importer:
     ) -> Scope:
         """Fills a graph from a GraphProto. External data that nothing reads may be missing."""
         scope = Scope(graph, parent)
-        read = {name for node in proto.node for name in _names_read(node)}
+        nodes, initializers = plain_channels(
+            proto.node,
+            list(initializers),
+            lambda tensor: tensor_to_array(tensor, self._external),
+            self._opsets.get("", 0),
+        )
+        read = {name for node in nodes for name in _names_read(node)}
         read.update(info.name for info in (*proto.input, *proto.output))
         kept = (t for t in initializers if t.name in read or not _is_external(t))
         self._import_initializers(scope, kept, proto.sparse_initializer)
@@ -205,7 +212,7 @@ class Importer:
         if parent is None:
             self._free_unsolved_dims(graph)
             self._symbols.end_of_inputs()
-        for node in self.import_nodes(scope, proto.node, {}):
+        for node in self.import_nodes(scope, nodes, {}):
             graph.add(node)
         _keep_declared_types(scope, proto, named=self._dims_by_name)
         names = []

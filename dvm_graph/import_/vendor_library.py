@@ -1,8 +1,8 @@
 """What the installed onnxruntime knows beyond onnx: its own operators, and the types of their results.
 
 In: the name of an operator, or a partition of a few nodes. Out: the operator's schema; the types that
-onnxruntime gives the partition's outputs; whether its sums of bytes are exact on this CPU. Nothing about
-operators is written down here: what the installed onnxruntime runs, this module finds.
+onnxruntime gives the partition's outputs; whether its sums of bytes are exact on this CPU, and how many channels it
+lays side by side. Nothing about operators is written down here: what the installed onnxruntime runs, this module finds.
 
 onnxruntime is loaded when first asked, which only models with operators that onnx does not know, or
 whose results it cannot type, make necessary.
@@ -254,6 +254,26 @@ def cuts_sums_of_bytes() -> bool:
     operands = {"a": np.full((1, 2), 255, np.uint8), "b": np.full((2, 1), 127, np.int8)}
     (sums,) = _session(model.SerializeToString(), optimise=False).run(None, operands)
     return bool(sums.item() != 2 * 255 * 127)
+
+
+@functools.cache
+def channels_of_block() -> int | None:
+    """How many channels lie side by side where it lays images in blocks on this CPU; None where it lays none so."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17, "com.microsoft.nchwc" : 1]>
+        g (float[1, 64, 1, 2] x) => (float[1, 64, 1, 2] blocks)
+        { blocks = com.microsoft.nchwc.ReorderInput(x) }"""
+    )
+    pixels = np.tile(np.asarray([0, 1], np.float32), 64).reshape(1, 64, 1, 2)
+    try:
+        session = _session(model.SerializeToString(), optimise=False)
+        (blocks,) = session.run(None, {"x": pixels})
+    except UnsupportedError:
+        return None
+    except vendor_failures():
+        return None
+    first = int(np.argmax(blocks))  # all channels of a block of the first pixel come before
+    return first if first > 1 else None
 
 
 def _session(model: str | bytes, *, optimise: bool) -> Any:

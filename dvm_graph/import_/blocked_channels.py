@@ -1,0 +1,191 @@
+"""Images whose channels onnxruntime laid in blocks, as images of planes again.
+
+In: the nodes and initializers of a graph that onnxruntime optimized for this machine and saved, in which convolutions and
+pools of domain com.microsoft.nchwc have weights and images in an order of its own. Out: ONNX's operators over the
+same images. Channels stay as many as blocks made them: those that were added are zeros, and are cut off where they were.
+
+All nodes of a graph are rewritten or none: an operator that is left in between would read another order. What is blocked
+never leaves its graph. How many channels a block has no file says; it is what the installed onnxruntime takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from dvm_graph.import_.vendor_library import channels_of_block
+
+Array = np.ndarray[Any, Any]
+_Nodes: TypeAlias = Sequence[onnx.NodeProto]
+_Tensors: TypeAlias = Sequence[onnx.TensorProto]
+
+_DOMAIN = "com.microsoft.nchwc"
+_POOLS = ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")
+_LEAST_OPSET = 11
+"""Of the forms of Pad and Resize that are written here."""
+
+
+def plain_channels(
+    nodes: _Nodes, initializers: _Tensors, read: Callable[[onnx.TensorProto], Array], opset: int
+) -> tuple[_Nodes, _Tensors]:
+    """The nodes and initializers without blocks; as they are where there are none, or one is not understood.
+
+    `read` gives the contents of an initializer, `opset` is that of the operators of domain ai.onnx.
+    """
+    if all(node.domain != _DOMAIN for node in nodes):
+        return nodes, initializers
+    block = channels_of_block()
+    if block is None or opset < _LEAST_OPSET:
+        return nodes, initializers
+    try:
+        writer = _Writer(block, {tensor.name: tensor for tensor in initializers}, read)
+        plain = [new for node in nodes for new in writer.plain(node)]
+    except _NotUnderstoodError:
+        return nodes, initializers
+    return plain, [*initializers, *writer.made]
+
+
+class _NotUnderstoodError(Exception):
+    """An operator or weights of a form that is written nowhere."""
+
+
+class _Writer:
+    def __init__(
+        self,
+        block: int,
+        initializers: dict[str, onnx.TensorProto],
+        read: Callable[[onnx.TensorProto], Array],
+    ) -> None:
+        self._block, self._initializers, self._read = block, initializers, read
+        self._weights: dict[tuple[str, int], str] = {}
+        """Names of weights without blocks, by those of weights with, and the groups they are of."""
+        self.made: list[onnx.TensorProto] = []
+
+    def plain(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+        """What stands for a node."""
+        if node.domain != _DOMAIN:
+            yield node
+        elif node.op_type == "ReorderInput":
+            yield from self._padded(node)
+        elif node.op_type == "ReorderOutput":
+            yield from self._cut(node)
+        elif node.op_type == "Conv":
+            yield self._convolution(node)
+        elif node.op_type in _POOLS:
+            yield self._like(node, node.op_type, list(node.input))
+        elif node.op_type == "Upsample":
+            yield self._resized(node)
+        else:
+            raise _NotUnderstoodError
+
+    def _padded(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+        """Zeros behind the channels, up to whole blocks."""
+        (x,), (y,) = node.input, node.output
+        if _attribute(node, "channels_last", 0):
+            yield self._step(node, "Transpose", [x], "first", perm=[0, 3, 1, 2])
+            x = _inner(y, "first")
+        yield self._step(node, "Shape", [x], "shape")
+        yield self._step(node, "Gather", [_inner(y, "shape"), self._integers(y, 1)], "channels")
+        yield self._step(node, "Neg", [_inner(y, "channels")], "less")
+        block = self._integers(y, self._block)
+        yield self._step(node, "Mod", [_inner(y, "less"), block], "lacking")  # signed as the block
+        parts = [self._integers(y, 0, 0, 0, 0, 0), _inner(y, "lacking"), self._integers(y, 0, 0)]
+        yield self._step(node, "Concat", parts, "pads", axis=0)
+        yield helper.make_node("Pad", [x, _inner(y, "pads")], [y], name=node.name)
+
+    def _cut(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+        """The channels that were there before blocks."""
+        (x,), (y,) = node.input, node.output
+        last = bool(_attribute(node, "channels_last", 0))
+        count = self._integers(y, _attribute(node, "channels", 0))
+        start, axis = self._integers(y, 0), self._integers(y, 1)
+        cut = _inner(y, "cut") if last else y
+        yield helper.make_node("Slice", [x, start, count, axis], [cut], name=node.name)
+        if last:
+            yield helper.make_node("Transpose", [cut], [y], name=node.name, perm=[0, 2, 3, 1])
+
+    def _convolution(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        x, weights, *others = node.input
+        inputs = [x, self._plain_weights(weights, _attribute(node, "group", 1)), *others]
+        fused = len(inputs) > 3 or bool(_attribute(node, "activation", b""))
+        return self._like(node, "FusedConv" if fused else "Conv", inputs)
+
+    def _plain_weights(self, name: str, groups: int) -> str:
+        """The name of weights [outputs, inputs, kernel...], whose outputs, and inputs unless they are read as planes or
+        by channels alone, lie in blocks behind the kernel.
+        """
+        found = self._weights.get((name, groups))
+        if found is not None:
+            return found
+        tensor = self._initializers.get(name)
+        if tensor is None or len(tensor.dims) != 4 or tensor.dims[0] % self._block:
+            raise _NotUnderstoodError
+        data, block = self._read(tensor), self._block
+        outputs, inputs, *kernel = data.shape
+        if inputs < block:
+            moved = data.reshape(outputs // block, inputs, *kernel, block).transpose(0, 4, 1, 2, 3)
+        elif inputs % block == 0:
+            shape = (outputs // block, inputs // block, *kernel, block, block)
+            moved = data.reshape(shape).transpose(0, 5, 1, 4, 2, 3)
+        else:
+            raise _NotUnderstoodError
+        plain = self._weights[name, groups] = f"{name}.plain.{groups}"
+        array = np.ascontiguousarray(moved).reshape(data.shape)
+        self.made.append(numpy_helper.from_array(array, plain))
+        return plain
+
+    def _resized(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """By whole numbers; each nearest element is repeated."""
+        (x,), (y,) = node.input, node.output
+        linear = _attribute(node, "mode", b"nearest") == b"linear"
+        mode = _attribute(node, "coordinate_transformation_mode", b"half_pixel")
+        scales = np.asarray(_attribute(node, "scales", ()), np.float32)
+        if scales.size != 4:
+            raise _NotUnderstoodError
+        return helper.make_node(
+            "Resize",
+            [x, "", self._constant(y, scales)],
+            [y],
+            name=node.name,
+            mode="linear" if linear else "nearest",
+            coordinate_transformation_mode=mode if linear else "asymmetric",
+            nearest_mode="floor",
+        )
+
+    def _like(self, node: onnx.NodeProto, op: str, inputs: Sequence[str]) -> onnx.NodeProto:
+        """An operator with a node's attributes."""
+        new = helper.make_node(op, inputs, node.output, name=node.name)
+        new.domain = "com.microsoft" if op == "FusedConv" else ""
+        activation = ("activation", "activation_params")
+        new.attribute.extend(a for a in node.attribute if a.name not in activation or new.domain)
+        return new
+
+    def _step(
+        self, node: onnx.NodeProto, op: str, inputs: Sequence[str], result: str, **attrs: Any
+    ) -> onnx.NodeProto:
+        """A node that only another one of the same origin reads."""
+        return helper.make_node(
+            op, inputs, [_inner(node.output[0], result)], name=node.name, **attrs
+        )
+
+    def _integers(self, stem: str, *numbers: int) -> str:
+        return self._constant(stem, np.asarray(numbers, np.int64))
+
+    def _constant(self, stem: str, array: Array) -> str:
+        name = _inner(stem, f"constant.{len(self.made)}")
+        self.made.append(numpy_helper.from_array(array, name))
+        return name
+
+
+def _inner(stem: str, name: str) -> str:
+    return f"{stem}.plain.{name}"
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    found = (entry for entry in node.attribute if entry.name == name)
+    entry = next(found, None)
+    return default if entry is None else helper.get_attribute_value(entry)
