@@ -1,6 +1,7 @@
 #include "vm/short_rows.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "kernels/numbers.h"
 #include "kernels/order_axes.h"
@@ -21,31 +22,41 @@ constexpr int64_t kElementBytes = 4;
 struct Rows {
   int axis = -1;   // they lie along it, one behind the other; -1: none, or not all that is read or
                    // written knows the same one
-  int turned = 0;  // loads and stores that would turn them
+  int turned = 0;  // loads, stores and gathers that would turn them
   bool loads = true;  // and these are loads, all
 };
 
 Rows rows_along(const NormalPlan& plan, int inner) {
   Rows rows;
   const NormalAccess* across = nullptr;
+  const auto lies_along = [&rows](int axis) {
+    const bool same = rows.axis < 0 || rows.axis == axis;
+    rows.axis = axis;
+    return same;
+  };
   for (const NormalNode& node : plan.nodes) {
     if (node.access < 0) continue;
     const Strides& strides = plan.accesses[node.access].strides;
     if (node.op == PlanOp::iota_ || strides[inner] == 0) continue;
-    const bool stores = node.op == PlanOp::store_;
-    if (!stores && node.op != PlanOp::load_) return {};
+    const bool stores = node.op == PlanOp::store_, gathers = node.op == PlanOp::gather_;
+    if (!stores && !gathers && node.op != PlanOp::load_) return {};
     if (strides[inner] != 1) {  // they are turned as they lie in memory
       const bool unlike = across != nullptr && across->strides != strides;
-      if (stores || unlike) return {};
+      if (gathers || unlike) return {};
       across = &plan.accesses[node.access];
       rows.loads = false;
       continue;
     }
     bool found = false;
-    for (int axis = 0; axis < plan.rank; ++axis) {
+    if (gathers) {
+      const uint32_t picked = plan.nodes[node.inputs[0]].axes;
+      if (std::popcount(picked) != 1 || picked == bit(inner)) return {};
+      if (!lies_along(std::countr_zero(picked))) return {};
+      found = true;
+    }
+    for (int axis = 0; axis < plan.rank && !gathers; ++axis) {
       if (axis == inner || strides[axis] != plan.extents[inner]) continue;
-      if (rows.axis >= 0 && rows.axis != axis) return {};
-      rows.axis = axis;
+      if (!lies_along(axis)) return {};
       found = true;
     }
     if (stores && !found) return {};

@@ -6,9 +6,10 @@ import random
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from onnx import helper
+from onnx import helper, parser
 
 import dvm_graph
 from dvm_graph import _core
@@ -127,3 +128,34 @@ def _assert_turned(model: dvm_graph.Model, channels_last: bool, classes: int) ->
     code = model.disassemble({"x": np.zeros(shape, np.float32)})
     assert "d_store_view_f32" in code
     assert code.count("d_load_view_f32") == int(channels_last)
+
+
+def _grown(channels: int) -> onnx.ModelProto:
+    """An image that grows linearly along its columns, softmax over its channels, which gathers read side by side."""
+    return parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[b,{channels},h,w] x) => (float[b,{channels},h,d] y)
+        <float[4] scales = {{1, 1, 1, 2}}> {{ r = Resize<mode = "linear">(x, , scales) y = Softmax<axis = 1>(r) }}"""
+    )
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
+def test_gathered_rows(simd: str) -> None:
+    numbers = np.random.default_rng(0)
+    for channels in (3, 7, 12, 24, 31):
+        model = _grown(channels)
+        reference = onnxruntime.InferenceSession(model.SerializeToString())
+        optimized = dvm_graph.optimize(model, simd=simd, cores=2)
+        for height, width in ((5, 100), (3, 33), (1, 1)):
+            feeds = {"x": numbers.standard_normal((2, channels, height, width), np.float32)}
+            (expected,) = reference.run(None, feeds)
+            np.testing.assert_allclose(optimized.run(feeds)[0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_gathered_rows_are_turned() -> None:
+    """Then they are stored as they lie, channel by channel."""
+    code = dvm_graph.optimize(_grown(7), simd=_core.simd_levels()[0]).disassemble(
+        {"x": np.zeros((1, 7, 8, 200), np.float32)}
+    )
+    assert "d_gather_f32" in code
+    assert "d_store_view_f32" not in code.split("d_gather_f32")[-1]
