@@ -41,7 +41,7 @@ def test_hardmax_is_one_at_the_first(name: str) -> None:
     assert_agrees(text, {"x": np.array(PLACES[name], np.float32)}, strict=True)
 
 
-@pytest.mark.parametrize(("exclusive", "reverse"), itertools.product((0, 1), repeat=2))
+@pytest.mark.parametrize(("exclusive", "reverse"), [*itertools.product((0, 1), repeat=2)])
 @pytest.mark.parametrize("extent", ["5", "40", "m"])
 def test_running_sums(extent: str, exclusive: int, reverse: int) -> None:
     """Of few elements, of many, and of a number that the run tells."""
@@ -86,3 +86,17 @@ def test_folded_integers(name: str) -> None:
 def test_whole_images(op: str) -> None:
     text = f"g (float[n, c, h, w] x) => (float[n, c, a, b] y) {{ y = {op} (x) }}"
     assert_agrees(text, {"x": (2, 3, 4, 5)}, {"x": (1, 1, 1, 1)}, strict=True)
+
+
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax"])
+def test_axes_that_a_run_tells(op: str) -> None:
+    text = f"g (float[n, m] x, int64[k] axes) => (float[a, b] y) {{ y = {op} (x, axes) }}"
+    assert_agrees(
+        text,
+        *({"x": (3, 4), "axes": np.array(axes, np.int64)} for axes in ([0], [-1], [0, 1], [])),
+    )
+
+
+def test_hardmax_of_old_is_of_all_behind_its_axis() -> None:
+    text = "g (float[n, m, l] x) => (float[a, b, c] y) { y = Hardmax <axis = 1> (x) }"
+    assert_agrees(text, {"x": (2, 3, 4)}, opset=12)

@@ -70,6 +70,11 @@ POOLS: dict[str, tuple[str, tuple[int, ...], int]] = {
         (1, 2, 5),
         21,
     ),
+    "same, more of it in front": (
+        'y = MaxPool <kernel_shape = [2, 2], strides = [3, 1], auto_pad = "SAME_LOWER"> (x)',
+        (1, 2, 5, 4),
+        21,
+    ),
     "half of a norm": ("y = LpPool <kernel_shape = [2], p = 1, pads = [1, 0]> (x)", (1, 2, 5), 21),
     "a norm of other powers": ("y = LpPool <kernel_shape = [2], p = 3> (x)", (1, 2, 5), 21),
 }
@@ -104,6 +109,7 @@ MOVES = {
     "padded": "pads = [1, 0, 2, 1]",
     "with steps": "strides = [2, 3]",
     "same": 'auto_pad = "SAME_UPPER", strides = [2, 2]',
+    "same, more of it in front": 'auto_pad = "SAME_LOWER", strides = [2, 2]',
     "valid": 'auto_pad = "VALID"',
 }
 
