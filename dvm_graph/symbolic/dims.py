@@ -349,8 +349,7 @@ def _within_extremum(dim: Dim) -> Dim:
     """A sum with an extremum, where that gives a number to choose from, or none: x - Min(1, x) is Max(0, x - 1), and that
     plus Min(1, x) is x.
     """
-    terms = [(term, *forms.scale_and_rest(term)) for term in dim.args if not isinstance(term, int)]
-    extrema = [term for term in terms if isinstance(term[2], forms.Min | forms.Max)]
+    extrema = [found for term in dim.args if (found := _scaled_extremum(term)) is not None]
     for term, scale, extremum in extrema:
         rest = forms.total((dim, mul(-1, term)))
         sums = [forms.total((rest, mul(scale, arg))) for arg in extremum.args]
@@ -358,26 +357,31 @@ def _within_extremum(dim: Dim) -> Dim:
             smallest = isinstance(extremum, forms.Min) == (scale > 0)
             return functools.reduce(minimum if smallest else maximum, sums)
         for other, factor, partner in extrema:
-            if (
-                factor == scale
-                and isinstance(extremum, forms.Min)
-                and isinstance(partner, forms.Max)
-            ):
-                both = _both(extremum.args, partner.args)
-                if both is not None:
-                    return add(sub(rest, other), mul(scale, both))
+            both = _both(extremum, partner) if factor == scale else None
+            if both is not None:
+                return add(sub(rest, other), mul(scale, both))
     return dim
 
 
-def _both(smallest: tuple[Dim, ...], largest: tuple[Dim, ...]) -> Dim | None:
+def _scaled_extremum(term: Dim) -> tuple[Dim, int, Dim] | None:
+    """A term of a sum, and the number and the extremum that it is the product of."""
+    scale, *factors = term.args if isinstance(term, forms.Mul) else (1, term)
+    if not isinstance(scale, int) or len(factors) != 1:
+        return None
+    extremum = factors[0]
+    return (term, scale, extremum) if isinstance(extremum, forms.Min | forms.Max) else None
+
+
+def _both(smallest: Dim, largest: Dim) -> Dim | None:
     """Min(a, b) + Max(a + c, b + c), which is a + b + c whichever is the smaller one."""
-    if len(smallest) != 2 or len(largest) != 2:
+    if not isinstance(smallest, forms.Min) or not isinstance(largest, forms.Max):
         return None
-    (a, b), (first, second) = smallest, largest
-    if sub(first, a) != sub(second, b) and sub(second, a) != sub(first, b):
+    if len(smallest.args) != 2 or len(largest.args) != 2:
         return None
-    straight = sub(first, a) == sub(second, b)
-    return add(b, first) if straight else add(b, second)
+    (a, b), (c, d) = smallest.args, largest.args
+    if sub(c, a) == sub(d, b):
+        return add(b, c)
+    return add(b, d) if sub(d, a) == sub(c, b) else None
 
 
 @lru_cache(maxsize=_MEMO)

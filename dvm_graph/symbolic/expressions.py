@@ -314,7 +314,7 @@ def total(dims: Iterable[Any]) -> Any:
             if isinstance(term, int):
                 number += term
             else:
-                scale, rest = scale_and_rest(term)
+                scale, rest = _scale_and_rest(term)
                 scales[rest] = scales.get(rest, 0) + scale
     terms = [_scaled(rest, scale) for rest, scale in scales.items() if scale]
     terms.sort(key=order_of)
@@ -346,8 +346,7 @@ def _form(form: type[Expression], number: int, neutral: int, operands: list[Expr
     return args[0] if len(args) == 1 else form(*args)
 
 
-def scale_and_rest(term: Expression) -> tuple[int, Expression]:
-    """The number that a term is multiplied by, and the term without it."""
+def _scale_and_rest(term: Expression) -> tuple[int, Expression]:
     if not isinstance(term, Mul) or not isinstance(term.args[0], int):
         return 1, term
     scale, *factors = term.args
@@ -361,7 +360,7 @@ def _scaled(rest: Expression, scale: int) -> Expression:
 
 
 def _scale(term: Any) -> int:
-    return term if isinstance(term, int) else scale_and_rest(term)[0]
+    return term if isinstance(term, int) else _scale_and_rest(term)[0]
 
 
 def _powers(term: Any) -> dict[Expression, int]:
@@ -375,7 +374,7 @@ def _text_order(dim: Any) -> tuple[Any, ...]:
     """The place of a factor, or of a base, among others in a text: numbers, names, sums, other functions."""
     if isinstance(dim, int):
         return (0, "", 0, (), 1, dim)
-    scale, rest = scale_and_rest(dim)
+    scale, rest = _scale_and_rest(dim)
     base, power = rest.args if isinstance(rest, Pow) else (rest, 1)
     return (*_base_order(base), power, scale)
 
