@@ -90,12 +90,128 @@ PRODUCTS: dict[str, tuple[str, Feeds]] = {
         { a = Sigmoid (x) p = MatMul (a, w) t = Transpose (a) y = Add (p, t) }""",
         {"x": (8, 8), "w": (8, 8)},
     ),
+    "a product, and its own rows gathered": (
+        """g (float[m, 8] x, float[8, 6] w, int64[m] index) => (float[m, 6] y)
+        { p = MatMul (x, w) a = Gather (p, index) b = Exp (a) y = Add (p, b) }""",
+        {"x": (3, 8), "w": (8, 6), "index": np.array([2, 0, 0])},
+    ),
+    "a product, and its own rows backwards": (
+        """g (float[m, 8] x, float[8, 6] w) => (float[m, 6] y)
+        <int64[1] start = {-1}, int64[1] end = {-9223372036854775807}, int64[1] axis = {0}, int64[1] step = {-1}> {
+            p = MatMul (x, w)
+            a = Slice (p, start, end, axis, step)
+            b = Exp (a)
+            y = Add (p, b)
+        }""",
+        {"x": (70, 8), "w": (8, 6)},
+    ),
+    "a product, and rows gathered of others": (
+        """g (float[m, 8] x, float[8, 6] w, float[k, 6] t, int64[m] index) => (float[m, 6] y)
+        { p = MatMul (x, w) a = Gather (t, index) y = Add (p, a) }""",
+        {"x": (3, 8), "w": (8, 6), "t": (4, 6), "index": np.array([3, 0, 1])},
+    ),
+    "a product, and others backwards": (
+        """g (float[m, 8] x, float[8, 6] w, float[m, 6] z) => (float[m, 6] y)
+        <int64[1] start = {-1}, int64[1] end = {-9223372036854775807}, int64[1] axis = {0}, int64[1] step = {-1}> {
+            e = Exp (z)
+            p = MatMul (x, w)
+            a = Slice (e, start, end, axis, step)
+            y = Add (p, a)
+        }""",
+        {"x": (70, 8), "w": (8, 6), "z": (70, 6)},
+    ),
+    "sums over columns": (
+        """g (float[m, 8] x, float[8, n] w) => (float[n] y) <int64[1] first = {0}> {
+            p = MatMul (x, w)
+            y = ReduceSum <keepdims = 0> (p, first)
+        }""",
+        {"x": (70, 8), "w": (8, 70)},
+    ),
+    "shares of columns": (
+        "g (float[m, 8] x, float[8, n] w) => (float[m, n] y) { p = MatMul (x, w) y = Softmax <axis = 0> (p) }",
+        {"x": (70, 8), "w": (8, 70)},
+    ),
+    "sums of what else is added": (
+        """g (float[m, 8] x, float[8, n] w, float[m, n] z) => (float[m, n] y) <int64[1] rows = {-1}> {
+            r = ReduceSum (z, rows)
+            p = MatMul (x, w)
+            a = Add (p, z)
+            y = Sub (a, r)
+        }""",
+        {"x": (70, 8), "w": (8, 70), "z": (70, 70)},
+    ),
+    "products of two widths of the same rows": (
+        """g (float[m, 8] x, float[8, n] w, float[8, 1] v) => (float[m, n] y)
+        { p = MatMul (x, w) q = MatMul (x, v) y = Mul (p, q) }""",
+        {"x": (70, 8), "w": (8, 5), "v": (8, 1)},
+    ),
+    "sums, repeated": (
+        """g (float[n, k] x, int64[2] extents) => (float[n, m] y) <int64[1] rows = {-1}>
+        { r = ReduceSum (x, rows) y = Expand (r, extents) }""",
+        {"x": (7, 5), "extents": np.array([7, 5])},
+    ),
 }
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_share_a_kernel_where_they_may(name: str) -> None:
     text, feeds = PRODUCTS[name]
+    assert_agrees(text, feeds, strict=True)
+
+
+SIBLINGS: dict[str, tuple[str, Feeds]] = {
+    "one needs the other": (
+        """g (float[m, 8] x, float[8, 8] w, int64[m] index) => (float[m, 8] a, float[m, 8] y)
+        { a = Exp (x) p = MatMul (a, w) b = Gather (p, index) y = Sub (x, b) }""",
+        {"x": (3, 8), "w": (8, 8), "index": np.array([2, 0, 0])},
+    ),
+    "one sums": (
+        """g (float[m, n] x) => (float[m, n] a, float[m, n] y) <int64[1] first = {0}> {
+            a = Exp (x)
+            r = ReduceSum (x, first)
+            y = Sub (x, r)
+        }""",
+        {"x": (7, 7)},
+    ),
+    "one gathers": (
+        """g (float[m, n] x, int64[m] index) => (float[m, n] a, float[m, n] y)
+        { a = Exp (x) b = Gather (x, index) y = Neg (b) }""",
+        {"x": (3, 5), "index": np.array([2, 0, 0])},
+    ),
+    "one is of more axes": (
+        """g (float[m, n] x, float[k, 1, 1] z) => (float[m, n] a, float[k, m, n] y) { a = Exp (x) y = Mul (x, z) }""",
+        {"x": (3, 3), "z": (3, 1, 1)},
+    ),
+    "one is turned": (
+        """g (float[m, m] x) => (float[m, m] a, float[m, m] y) { a = Exp (x) t = Transpose (x) y = Sub (t, a) }""",
+        {"x": (5, 5)},
+    ),
+    "both read it along other axes": (
+        """g (float[m] x, float[n, m] z, float[m, n] v) => (float[n, m] a, float[m, n] y) <int64[1] last = {-1}> {
+            a = Mul (z, x)
+            c = Unsqueeze (x, last)
+            y = Mul (v, c)
+        }""",
+        {"x": (5,), "z": (5, 5), "v": (5, 5)},
+    ),
+    "one number for both": (
+        """g (float x, float[m] z, float[n] v) => (float[m] a, float[n] y) { a = Mul (z, x) y = Sub (v, x) }""",
+        {"x": np.array(3, np.float32), "z": (5,), "v": (5,)},
+    ),
+    "as long as each other in some runs": (
+        """g (float[m] x, float[m, n] z, float[m, k] v) => (float[m, n] a, float[m, k] y) <int64[1] last = {-1}> {
+            c = Unsqueeze (x, last)
+            a = Mul (z, c)
+            y = Sub (v, c)
+        }""",
+        {"x": (5,), "z": (5, 4), "v": (5, 7)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_readers_of_a_tensor_share_a_kernel_where_they_may(name: str) -> None:
+    text, feeds = SIBLINGS[name]
     assert_agrees(text, feeds, strict=True)
 
 
