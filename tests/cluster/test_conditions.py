@@ -5,6 +5,8 @@ Each is as small as it gets, so that a line of a table says what a condition is 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -157,6 +159,61 @@ PRODUCTS: dict[str, tuple[str, Feeds]] = {
 def test_products_share_a_kernel_where_they_may(name: str) -> None:
     text, feeds = PRODUCTS[name]
     assert_agrees(text, feeds, strict=True)
+
+
+RESHAPES: dict[str, tuple[Any, ...]] = {
+    "to extents that do not divide those there were": (
+        """g (float[4, 6] x, float[3, 8] z) => (float[3, 8] y) <int64[2] shape = {3, 8}>
+        { a = Exp (x) r = Reshape (a, shape) y = Add (r, z) }""",
+        {"x": (4, 6), "z": (3, 8)},
+    ),
+    "to an extent that does not divide": (
+        """g (float[n, 6] x, float[m, 4] z) => (float[m, 4] y) <int64[2] shape = {-1, 4}>
+        { a = Exp (x) r = Reshape (a, shape) y = Add (r, z) }""",
+        {"x": (4, 6), "z": (6, 4)},
+    ),
+    "to parts that are shuffled, and back": (
+        """g (float[n, 6] x) => (float[n, 6] y) <int64[3] parts = {0, 2, 3}, int64[2] whole = {0, 6}> {
+            a = Exp (x)
+            b = Reshape (a, parts)
+            c = Transpose <perm = [0, 2, 1]> (b)
+            d = Reshape (c, whole)
+            y = Sub (d, a)
+        }""",
+        {"x": (4, 6)},
+    ),
+    "to as many rows as there were columns": (
+        """g (float[n, m] x) => (float[m, n] y) {
+            a = Exp (x)
+            t = Transpose (a)
+            s = Shape (t)
+            r = Reshape (a, s)
+            y = Sub (r, t)
+        }""",
+        {"x": (3, 5)},
+        {"x": (4, 4)},
+    ),
+    "to parts that meet what is as long": (
+        """g (float[n, 4] x, float[2, 1] z, float[2] v) => (float[n, 4] y) <int64[3] parts = {0, 2, 2}, int64[2] whole = {0, 4}> {
+            a = Reshape (x, parts)
+            b = Mul (a, z)
+            c = Sub (b, v)
+            y = Reshape (c, whole)
+        }""",
+        {"x": (3, 4), "z": (2, 1), "v": (2,)},
+    ),
+    "of one number for each": (
+        """g (float[n, 1] x) => (float[n, n] y) <int64[1] flat = {-1}>
+        { a = Exp (x) r = Reshape (a, flat) y = Sub (r, a) }""",
+        {"x": (3, 1)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESHAPES)
+def test_axes_are_one_where_they_are_the_same(name: str) -> None:
+    text, *runs = RESHAPES[name]
+    assert_agrees(text, *runs, strict=True)
 
 
 SIBLINGS: dict[str, tuple[str, Feeds]] = {
