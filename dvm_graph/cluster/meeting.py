@@ -485,15 +485,15 @@ class SiblingMeeting(GroupMeeting):
                     guards: list[tuple[Dim, Dim]] = []
                     if self._read_together(left, right) and self._iterate_together(guards):
                         self._collect_spaces()
-                        if self.same_domain() and not self._repeats():
+                        if not self._repeats():
                             self.guards = guards
                             return _proof(guards)
                     self.space.rollback(mark)
         return MergeProof(Merge.NO, "they read no tensor at the same points")
 
     def _iterate_together(self, guards: list[tuple[Dim, Dim]]) -> bool:
-        """Makes the axes one, in order, along which what is shared does not vary. Any two of a length would do: the
-        groups do not depend on each other.
+        """Makes the axes one, in order, along which what is shared does not vary: both iterate over the same then. Any
+        two of a length would do: the groups do not depend on each other.
         """
         mine, others = (atoms_of(self._resolved(group)) for group in (self.producer, self.consumer))
         rest = [atom for atom in mine if atom not in others]
