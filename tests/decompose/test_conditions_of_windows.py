@@ -71,8 +71,8 @@ POOLS: dict[str, tuple[str, tuple[int, ...], int]] = {
         21,
     ),
     "same, more of it in front": (
-        'y = MaxPool <kernel_shape = [2, 2], strides = [3, 1], auto_pad = "SAME_LOWER"> (x)',
-        (1, 2, 5, 4),
+        'y = MaxPool <kernel_shape = [3, 2], strides = [2, 1], auto_pad = "SAME_LOWER"> (x)',
+        (1, 2, 4, 4),
         21,
     ),
     "half of a norm": ("y = LpPool <kernel_shape = [2], p = 1, pads = [1, 0]> (x)", (1, 2, 5), 21),
