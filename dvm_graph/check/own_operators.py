@@ -59,16 +59,15 @@ def _string_places(node: Node, operands: Sequence[Array]) -> list[Array]:
 
 
 def _text_ranks(_: Node, operands: Sequence[Array]) -> list[Array]:
-    every = [text.encode() for operand in operands for text in operand.reshape(-1)]
+    every = [text.encode() for text in operands[0].reshape(-1)]
     order = {text: rank for rank, text in enumerate(sorted(set(every)))}
-    firsts = np.array([every.index(text) for text in order], np.int64)
-    return [
-        *(
-            np.array([order[text.encode()] for text in x.reshape(-1)], np.int64).reshape(x.shape)
-            for x in operands
-        ),
-        firsts,
-    ]
+    ranks = np.array([order[text] for text in every], np.int64).reshape(operands[0].shape)
+    return [ranks, np.array([every.index(text) for text in order], np.int64)]
+
+
+def _texts_equal(_: Node, operands: Sequence[Array]) -> Array:
+    equal: Array = np.equal(*operands).astype(bool)
+    return equal
 
 
 def _maps(node: Node, operands: Sequence[Array]) -> Array:
@@ -146,5 +145,6 @@ OWN: Mapping[str, _Meaning] = {
     "StringsAt": _strings_at,
     "TextRanks": _text_ranks,
     "TextsAt": _strings_at,
+    "TextsEqual": _texts_equal,
     "TreeSums": _tree_sums,
 }

@@ -31,6 +31,7 @@ from dvm_graph.import_ import are_strings, casts_to_strings
 from dvm_graph.ir import DType, Node, Picked, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
+from dvm_graph.symbolic.shape_functions import broadcast_shapes
 
 _CASTS = frozenset({"Cast", "CastLike"})
 _ASKS = frozenset({"Shape", "Size"})
@@ -122,7 +123,7 @@ def _moved(builder: Builder, node: Node, operands: Operands, function: Decomposi
 
 
 def _equal(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Of places among the words of one, where these are known; else among all strings of both."""
+    """Of places among the words of one, where these are known; else of the strings."""
     pair = [required(node, operands, at) for at in (0, 1)]
     for one, other in (pair, pair[::-1]):
         if other.data is None and (other.picked is None or other.picked.sources):
@@ -133,14 +134,21 @@ def _equal(builder: Builder, node: Node, operands: Operands) -> Results:
         known = builder.gather(builder.constant(table), among.places, 0)
         found = string_places(builder, node, one, list(numbers), list(numbers.values()), -1)
         return [builder.eq(found, known)]
-    first, second, _ = _ranks(builder, node, pair)
-    return [builder.eq(first, second)]
+    shape = broadcast_shapes(node, [shape_of(one) for one in pair], builder.facts)
+    types = [(DType.BOOL, told_by_runs(builder, node, shape))]
+    texts = [texts_of(builder, node, one) for one in pair]
+    return add_host(builder, node, texts, (), types, "TextsEqual")
 
 
 def _unique(builder: Builder, node: Node, operands: Operands, function: Decomposition) -> Results:
     """Of ranks in the order of bytes; where each string stands first tells what it is."""
     x = required(node, operands, 0)
-    ranks, firsts = _ranks(builder, node, [x])
+    types = [
+        (DType.INT64, told_by_runs(builder, node, shape_of(x))),
+        (DType.INT64, (fresh_dim(builder, node, 0, 0),)),
+    ]
+    texts = [texts_of(builder, node, x)]
+    ranks, firsts = add_host(builder, node, texts, (), types, "TextRanks")
     results = function(builder, node, [ranks])
     if results is None or results[0] is None:
         return None
@@ -148,14 +156,6 @@ def _unique(builder: Builder, node: Node, operands: Operands, function: Decompos
     flat = builder.reshape(among.places, (product(shape_of(among.places)),))
     places = builder.gather(flat, builder.gather(firsts, results[0], 0), 0)
     return [strings_at(builder, node, places, among.words, among.sources), *results[1:]]
-
-
-def _ranks(builder: Builder, node: Node, values: Sequence[Value]) -> list[Value]:
-    """Of each string of several tensors its rank among all, and where each rank stands first: behind each other."""
-    types = [(DType.INT64, told_by_runs(builder, node, shape_of(value))) for value in values]
-    types.append((DType.INT64, (fresh_dim(builder, node, 0, 0),)))
-    texts = [texts_of(builder, node, value) for value in values]
-    return add_host(builder, node, texts, (), types, "TextRanks")
 
 
 def _cast(builder: Builder, node: Node, operands: Operands) -> Results:

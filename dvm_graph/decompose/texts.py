@@ -143,8 +143,7 @@ def string_concat(builder: Builder, node: Node, operands: Operands) -> Results:
     parts = [required(node, operands, at) for at in (0, 1)]
     if not all(are_strings(part) and part.shape is not None for part in parts):
         return None
-    shapes = [told_by_runs(builder, node, shape_of(part)) for part in parts]
-    shape = broadcast_shapes(node, shapes, builder.facts)
+    shape = broadcast_shapes(node, [shape_of(part) for part in parts], builder.facts)
     return add_texts(builder, node, [texts_of(builder, node, part) for part in parts], (), shape)
 
 

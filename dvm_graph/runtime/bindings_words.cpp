@@ -223,20 +223,13 @@ void texts(HostFrame& frame) {
   std::optional<nb::gil_scoped_acquire> lock;
   Strings strings(frame, 0, 1, lock);
   const int64_t count = elements_of(strings.shape());
-  const auto joined = std::make_shared<std::string>();
-  std::vector<size_t> ends;
+  TextWriter writer;
+  writer.reserve(static_cast<size_t>(count), 0);
   for (int64_t i = 0; i < count; i++) {
-    joined->append(strings.bytes(i));
-    ends.push_back(joined->size());
+    writer.bytes().append(strings.bytes(i));
+    writer.end();
   }
-  Texts result;
-  size_t start = 0;
-  for (const size_t end : ends) {
-    result.views.emplace_back(joined->data() + start, end - start);
-    start = end;
-  }
-  result.memory.push_back(joined);
-  frame.give_value(0, tensor_of(strings.shape(), std::move(result)));
+  frame.give_value(0, tensor_of(strings.shape(), writer.finish()));
 }
 
 void string_numbers(HostFrame& frame) {

@@ -4,18 +4,16 @@
 
 namespace dvm {
 
-void Texts::add_all(const std::vector<std::string>& strings) {
-  size_t bytes = 0;
-  for (const std::string& text : strings) bytes += text.size();
-  const auto joined = std::make_shared<std::string>();
-  joined->reserve(bytes);
-  for (const std::string& text : strings) joined->append(text);
+Texts TextWriter::finish() {
+  Texts texts;
+  texts.views.reserve(ends_.size());
   size_t start = 0;
-  for (const std::string& text : strings) {
-    views.emplace_back(joined->data() + start, text.size());
-    start += text.size();
+  for (const size_t end : ends_) {
+    texts.views.emplace_back(bytes_->data() + start, end - start);
+    start = end;
   }
-  memory.push_back(joined);
+  texts.memory.push_back(std::move(bytes_));
+  return texts;
 }
 
 Tensor tensor_of(std::vector<int64_t> shape, Texts texts) {

@@ -18,9 +18,24 @@ namespace dvm {
 struct Texts {
   std::vector<std::string_view> views;              // row-major
   std::vector<std::shared_ptr<const void>> memory;  // what keeps their bytes
+};
 
-  // Views of these strings, whose bytes are kept in one piece.
-  void add_all(const std::vector<std::string>& strings);
+// Writes strings one behind the other.
+class TextWriter {
+ public:
+  TextWriter() : bytes_(std::make_shared<std::string>()) {}
+  // What is appended to it belongs to the string that ends next.
+  std::string& bytes() { return *bytes_; }
+  void reserve(size_t strings, size_t bytes) {
+    ends_.reserve(strings);
+    bytes_->reserve(bytes);
+  }
+  void end() { ends_.push_back(bytes_->size()); }
+  Texts finish();
+
+ private:
+  std::shared_ptr<std::string> bytes_;
+  std::vector<size_t> ends_;
 };
 
 // A value of so many strings, which nobody changes any more.

@@ -32,7 +32,9 @@ def models() -> dict[str, onnx.ModelProto]:
         "StringsAt": fixed("SVMClassifier", machine, rows(), 2),
         "CoupledProbabilities": fixed("SVMClassifier", {**machine, **shares}, rows(), 2),
         "TreeSums": forest(1, 1, "SUM"),
-        **dict.fromkeys(("StringNumbers", "StringPlaces", "TextRanks", "TextsAt"), of_text()),
+        **dict.fromkeys(
+            ("StringNumbers", "StringPlaces", "TextRanks", "TextsAt", "TextsEqual"), of_text()
+        ),
     }
 
 

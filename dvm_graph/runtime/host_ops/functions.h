@@ -51,6 +51,7 @@ void string_split(HostFrame& frame);
 void text_numbers(HostFrame& frame);
 void text_ranks(HostFrame& frame);
 void texts_at(HostFrame& frame);
+void texts_equal(HostFrame& frame);
 void tf_idf_vectorizer(HostFrame& frame);
 void tile_extents(HostFrame& frame);
 void tokenizer(HostFrame& frame);

@@ -61,6 +61,7 @@ constexpr Entry kTable[] = {
     {"TextNumbers", text_numbers},
     {"TextRanks", text_ranks},
     {"TextsAt", texts_at, know_texts},
+    {"TextsEqual", texts_equal},
     {"TfIdfVectorizer", tf_idf_vectorizer, know_grams},
     {"TileExtents", tile_extents},
     {"Tokenizer", tokenizer, know_tokenizer},

@@ -125,25 +125,20 @@ void string_normalizer(HostFrame& frame) {
     kept.push_back(text);
     bytes += text.size();
   }
-  Texts result;
-  if (known.changes) {
-    const auto changed = std::make_shared<std::string>();
-    changed->reserve(bytes);
-    std::vector<size_t> ends;
-    for (const std::string_view text : kept) {
-      known.change.append(*changed, text);
-      ends.push_back(changed->size());
-    }
-    for (size_t i = 0, start = 0; i < kept.size(); start = ends[i++]) {
-      kept[i] = {changed->data() + start, ends[i] - start};
-    }
-    result.memory.push_back(changed);
-  } else {
-    result.memory = x.memory;
-  }
   if (kept.empty()) kept.emplace_back();
-  shape.back() = static_cast<int64_t>(kept.size());
-  result.views = std::move(kept);
+  Texts result{{}, x.memory};
+  if (known.changes) {
+    TextWriter writer;
+    writer.reserve(kept.size(), bytes);
+    for (const std::string_view text : kept) {
+      known.change.append(writer.bytes(), text);
+      writer.end();
+    }
+    result = writer.finish();
+  } else {
+    result.views = std::move(kept);
+  }
+  shape.back() = static_cast<int64_t>(result.views.size());
   frame.give_value(0, tensor_of(std::move(shape), std::move(result)));
 }
 

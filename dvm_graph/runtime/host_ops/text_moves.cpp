@@ -2,9 +2,9 @@
 //
 //   TextsAt        words: strings, behind which those of further operands stand. Those at places,
 //                  int64.
-//   TextRanks      Of each string of all operands its place among those that differ, int64: in the
-//                  order of their bytes, a result for each operand; and where each of these stands
-//                  first, int64, behind each other.
+//   TextRanks      Of each string its place among those that differ, int64: in the order of their
+//                  bytes; and where each of these stands first, int64.
+//   TextsEqual     Whether strings of two tensors, broadcast, are the same.
 //   StringConcat   Strings of two tensors, broadcast, behind each other.
 //   StringSplit    words: the delimiter, empty for blanks. Arguments: how often a string is cut at
 //                  most, below 0 for ever. Parts along one more axis, and how many each string has.
@@ -57,6 +57,27 @@ std::vector<int64_t> broadcast(const std::string& name, std::span<const int64_t>
   return shape;
 }
 
+// The elements of two tensors of strings that meet, where each is broadcast to the other.
+class Pairs {
+ public:
+  explicit Pairs(const HostFrame& frame) {
+    const std::vector<int64_t>&a = frame.operand(0).shape, &b = frame.operand(1).shape;
+    shape_ = broadcast(frame.name, a, b);
+    count_ = static_cast<size_t>(elements_of(shape_));
+    if (a != shape_) firsts_ = indices_in(a, shape_);
+    if (b != shape_) seconds_ = indices_in(b, shape_);
+  }
+  const std::vector<int64_t>& shape() const { return shape_; }
+  size_t count() const { return count_; }
+  size_t first(size_t i) const { return firsts_.empty() ? i : firsts_[i]; }
+  size_t second(size_t i) const { return seconds_.empty() ? i : seconds_[i]; }
+
+ private:
+  std::vector<int64_t> shape_;
+  size_t count_ = 0;
+  std::vector<size_t> firsts_, seconds_;  // none: the element's own index
+};
+
 void split(std::string_view text, std::string_view delimiter, int64_t most, Views& parts) {
   const bool blanks = delimiter.empty();
   if (blanks) {
@@ -79,10 +100,12 @@ void split(std::string_view text, std::string_view delimiter, int64_t most, View
 }  // namespace
 
 Tensor know_texts(std::vector<std::string> words, std::span<const int64_t> /*arguments*/) {
-  Texts texts;
-  texts.add_all(words);
-  const auto count = static_cast<int64_t>(words.size());
-  return tensor_of({count}, std::move(texts));
+  TextWriter writer;
+  for (const std::string& word : words) {
+    writer.bytes().append(word);
+    writer.end();
+  }
+  return tensor_of({static_cast<int64_t>(words.size())}, writer.finish());
 }
 
 void texts_at(HostFrame& frame) {
@@ -115,41 +138,45 @@ void texts_at(HostFrame& frame) {
 }
 
 void text_ranks(HostFrame& frame) {
+  const Views& views = frame.texts(0).views;
   std::unordered_map<std::string_view, int64_t> firsts;
-  int64_t before = 0;
-  for (size_t part = 0; part < frame.operands(); part++) {
-    for (const std::string_view text : frame.texts(part).views) firsts.emplace(text, before++);
+  firsts.reserve(views.size());
+  std::vector<int64_t*> entries;  // of each string
+  for (size_t i = 0; i < views.size(); i++) {
+    entries.push_back(&firsts.emplace(views[i], static_cast<int64_t>(i)).first->second);
   }
   Views ordered;
   for (const auto& [text, first] : firsts) ordered.push_back(text);
   std::ranges::sort(ordered);
-  auto* const stands =
-      frame.give<int64_t>(frame.operands(), DType::i64, {static_cast<int64_t>(ordered.size())});
+  auto* const stands = frame.give<int64_t>(1, DType::i64, {static_cast<int64_t>(ordered.size())});
   for (size_t rank = 0; rank < ordered.size(); rank++) {
     int64_t& known = firsts[ordered[rank]];
     if (stands != nullptr) stands[rank] = known;
     known = static_cast<int64_t>(rank);
   }
-  for (size_t part = 0; part < frame.operands(); part++) {
-    const Views& views = frame.texts(part).views;
-    auto* const ranks = frame.give<int64_t>(part, DType::i64, frame.operand(part).shape);
-    for (size_t i = 0; ranks != nullptr && i < views.size(); i++) ranks[i] = firsts[views[i]];
-  }
+  auto* const ranks = frame.give<int64_t>(0, DType::i64, frame.operand(0).shape);
+  for (size_t i = 0; ranks != nullptr && i < views.size(); i++) ranks[i] = *entries[i];
 }
 
 void string_concat(HostFrame& frame) {
-  const Texts &a = frame.texts(0), &b = frame.texts(1);
-  std::vector<int64_t> shape =
-      broadcast(frame.name, frame.operand(0).shape, frame.operand(1).shape);
-  const std::vector<size_t> firsts = indices_in(frame.operand(0).shape, shape);
-  const std::vector<size_t> seconds = indices_in(frame.operand(1).shape, shape);
-  std::vector<std::string> joined(firsts.size());
-  for (size_t i = 0; i < joined.size(); i++) {
-    joined[i].append(a.views[firsts[i]]).append(b.views[seconds[i]]);
+  const Views &a = frame.texts(0).views, &b = frame.texts(1).views;
+  const Pairs pairs(frame);
+  TextWriter writer;
+  writer.reserve(pairs.count(), 0);
+  for (size_t i = 0; i < pairs.count(); i++) {
+    writer.bytes().append(a[pairs.first(i)]).append(b[pairs.second(i)]);
+    writer.end();
   }
-  Texts result;
-  result.add_all(joined);
-  frame.give_value(0, tensor_of(std::move(shape), std::move(result)));
+  frame.give_value(0, tensor_of(pairs.shape(), writer.finish()));
+}
+
+void texts_equal(HostFrame& frame) {
+  const Views &a = frame.texts(0).views, &b = frame.texts(1).views;
+  const Pairs pairs(frame);
+  auto* const equal = frame.give<uint8_t>(0, DType::b8, pairs.shape());
+  for (size_t i = 0; equal != nullptr && i < pairs.count(); i++) {
+    equal[i] = a[pairs.first(i)] == b[pairs.second(i)] ? 1 : 0;
+  }
 }
 
 void string_split(HostFrame& frame) {

@@ -5,8 +5,8 @@
 //                 blanks. Integers of fewer bits are the last of those of 64.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
 #include "runtime/errors.h"
@@ -21,24 +21,42 @@ constexpr std::array kTypes = {DType::f32, DType::f64, DType::i8, DType::i16,
                                DType::i32, DType::i64, DType::u8, DType::u16,
                                DType::u32, DType::u64, DType::b8};
 
-std::string text_of(double number) {
-  if (std::isnan(number)) return "NaN";
-  if (std::isinf(number)) return number < 0 ? "-INF" : "INF";
+template <class T>
+T to_integer(T number) {
+  return number;
+}
+int to_integer(bool number) { return number ? 1 : 0; }
+
+void append(std::string& to, double number) {
   std::array<char, 32> text;
-  const int length = std::snprintf(text.data(), text.size(), "%.8g", number);
-  return {text.data(), static_cast<size_t>(length)};
+  char* end = text.data() + text.size();
+  const std::string_view name = std::isnan(number) ? "NaN" : number < 0 ? "-INF" : "INF";
+  if (std::isfinite(number)) {
+    end = std::to_chars(text.data(), end, number, std::chars_format::general, 8).ptr;
+  } else {
+    end = std::ranges::copy(name, text.data()).out;
+  }
+  to.append(text.data(), static_cast<size_t>(end - text.data()));
 }
 
 template <class T>
-void append_texts(const HostFrame& frame, std::vector<std::string>& texts) {
+void write_numbers(HostFrame& frame) {
   const auto* const numbers = frame.data<T>(0);
-  for (int64_t i = 0; i < elements_of(frame.operand(0).shape); i++) {
+  const int64_t count = elements_of(frame.operand(0).shape);
+  TextWriter writer;
+  writer.reserve(static_cast<size_t>(count), 0);
+  for (int64_t i = 0; i < count; i++) {
     if constexpr (std::is_floating_point_v<T>) {
-      texts.push_back(text_of(static_cast<double>(numbers[i])));
+      append(writer.bytes(), static_cast<double>(numbers[i]));
     } else {
-      texts.push_back(std::to_string(numbers[i]));
+      std::array<char, 24> text;
+      const auto number = to_integer(numbers[i]);
+      const auto written = std::to_chars(text.data(), text.data() + text.size(), number);
+      writer.bytes().append(text.data(), static_cast<size_t>(written.ptr - text.data()));
     }
+    writer.end();
   }
+  frame.give_value(0, tensor_of(frame.operand(0).shape, writer.finish()));
 }
 
 // For messages, which are text.
@@ -46,7 +64,10 @@ std::string quoted(std::string text) {
   if (!is_utf8(text)) return "";
   size_t end = std::min<size_t>(text.size(), 40);
   while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) end--;
-  return ": \"" + text.substr(0, end) + "\"";
+  std::string said(": \"");
+  said.append(text, 0, end);
+  said.push_back('"');
+  return said;
 }
 
 template <class T>
@@ -82,24 +103,20 @@ void read_numbers(HostFrame& frame, DType type) {
 }  // namespace
 
 void number_texts(HostFrame& frame) {
-  std::vector<std::string> texts;
   switch (frame.operand(0).dtype) {
-    case DType::f32: append_texts<float>(frame, texts); break;
-    case DType::f64: append_texts<double>(frame, texts); break;
-    case DType::b8: append_texts<bool>(frame, texts); break;
-    case DType::i8: append_texts<int8_t>(frame, texts); break;
-    case DType::i16: append_texts<int16_t>(frame, texts); break;
-    case DType::i32: append_texts<int32_t>(frame, texts); break;
-    case DType::i64: append_texts<int64_t>(frame, texts); break;
-    case DType::u8: append_texts<uint8_t>(frame, texts); break;
-    case DType::u16: append_texts<uint16_t>(frame, texts); break;
-    case DType::u32: append_texts<uint32_t>(frame, texts); break;
-    case DType::u64: append_texts<uint64_t>(frame, texts); break;
+    case DType::f32: return write_numbers<float>(frame);
+    case DType::f64: return write_numbers<double>(frame);
+    case DType::b8: return write_numbers<bool>(frame);
+    case DType::i8: return write_numbers<int8_t>(frame);
+    case DType::i16: return write_numbers<int16_t>(frame);
+    case DType::i32: return write_numbers<int32_t>(frame);
+    case DType::i64: return write_numbers<int64_t>(frame);
+    case DType::u8: return write_numbers<uint8_t>(frame);
+    case DType::u16: return write_numbers<uint16_t>(frame);
+    case DType::u32: return write_numbers<uint32_t>(frame);
+    case DType::u64: return write_numbers<uint64_t>(frame);
     default: throw CompileError(frame.name + " writes numbers of another type");
   }
-  Texts result;
-  result.add_all(texts);
-  frame.give_value(0, tensor_of(frame.operand(0).shape, std::move(result)));
 }
 
 void text_numbers(HostFrame& frame) {

@@ -30,31 +30,31 @@ struct Node {
   bool goes_on = false;
 };
 
-// Children of the nodes of a tree, by the number of an item.
-class Children {
+// Numbers of keys: of the children of nodes of a tree by the number of an item, or of integers.
+class Table {
  public:
   void make_room(size_t count) {
     slots_.assign(std::bit_ceil(2 * count + 1), {});
     mask_ = slots_.size() - 1;
   }
-  uint32_t of(uint32_t node, uint32_t item) const { return slots_[slot_of(node, item)].child; }
-  void add(uint32_t node, uint32_t item, uint32_t child) {
-    slots_[slot_of(node, item)] = {node, item, child};
-  }
+  uint32_t of(uint64_t key) const { return slots_[slot_of(key)].number; }
+  void add(uint64_t key, uint32_t number) { slots_[slot_of(key)] = {key, number}; }
+
+  static uint64_t child(uint32_t node, uint32_t item) { return uint64_t{node} << 32 | item; }
 
  private:
   struct Slot {
-    uint32_t node = 0, item = 0, child = kNone;
+    uint64_t key = 0;
+    uint32_t number = kNone;
   };
-  uint64_t slot_of(uint32_t node, uint32_t item) const {
-    uint64_t hash = (uint64_t{node} << 32 | item) * 0x9e3779b97f4a7c15u;
+  uint64_t slot_of(uint64_t key) const {
+    uint64_t hash = key * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 32;
     for (uint64_t slot = hash & mask_;; slot = (slot + 1) & mask_) {
-      const Slot& entry = slots_[slot];
-      if (entry.child == kNone || (entry.node == node && entry.item == item)) return slot;
+      if (slots_[slot].number == kNone || slots_[slot].key == key) return slot;
     }
   }
-  std::vector<Slot> slots_;
+  std::vector<Slot> slots_{1};
   uint64_t mask_ = 0;
 };
 
@@ -63,20 +63,20 @@ struct Grams {
   int64_t least = 1, most = 1, skipped = 0, columns = 0;
   std::vector<int64_t> column_of;
   std::vector<Vocabulary> words;  // one, or none
-  std::unordered_map<int64_t, uint32_t> integers;
+  Table integers;
   std::vector<Node> nodes{{}};
   std::vector<uint32_t> first;  // the child of the root by the number of an item
-  Children children;
+  Table children;
 
   uint32_t child(uint32_t node, uint32_t item) const {
     if (node == 0) return first[item];
-    return nodes[node].goes_on ? children.of(node, item) : kNone;
+    return nodes[node].goes_on ? children.of(Table::child(node, item)) : kNone;
   }
 
   void add(std::span<const uint32_t> items, uint32_t gram) {
     uint32_t node = 0;
     for (const uint32_t item : items) {
-      uint32_t next = node == 0 ? first[item] : children.of(node, item);
+      uint32_t next = node == 0 ? first[item] : children.of(Table::child(node, item));
       if (next == kNone) {
         next = static_cast<uint32_t>(nodes.size());
         nodes.emplace_back();
@@ -84,7 +84,7 @@ struct Grams {
         if (node == 0) {
           first[item] = next;
         } else {
-          children.add(node, item, next);
+          children.add(Table::child(node, item), next);
         }
       }
       node = next;
@@ -134,8 +134,7 @@ std::vector<uint32_t> numbered(const HostFrame& frame, const Grams& known) {
     return numbers;
   }
   for (const int64_t item : frame.integers(0)) {
-    const auto found = known.integers.find(item);
-    numbers.push_back(found == known.integers.end() ? kNone : found->second);
+    numbers.push_back(known.integers.of(static_cast<uint64_t>(item)));
   }
   return numbers;
 }
@@ -175,11 +174,14 @@ Tensor know_grams(std::vector<std::string> words, std::span<const int64_t> argum
     known->words.emplace_back(words, all);
     known->first.assign(numbers.size(), kNone);
   } else {
+    known->integers.make_room(arguments.size());
+    uint32_t count = 0;
     for (const int64_t item : arguments) {
-      const auto number = static_cast<uint32_t>(known->integers.size());
-      pool.push_back(known->integers.emplace(item, number).first->second);
+      const auto key = static_cast<uint64_t>(item);
+      if (known->integers.of(key) == kNone) known->integers.add(key, count++);
+      pool.push_back(known->integers.of(key));
     }
-    known->first.assign(known->integers.size(), kNone);
+    known->first.assign(count, kNone);
   }
   known->children.make_room(pool.size());
   size_t gram = 0;
