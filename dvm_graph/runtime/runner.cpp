@@ -295,7 +295,9 @@ void Runner::bind_inputs(std::span<const Tensor> inputs, const RunRequest& reque
   binder_.clear();
   for (const auto& [symbol, value] : request.symbols) dims_.bind(static_cast<int>(symbol), value);
   for (size_t i = 0; i < distances_.size(); i++) {
-    dims_.bind(static_cast<int>(model_.spaced[i].symbol), distances_[i]);
+    // Who asks what a turn takes gets the same answer whatever ran before.
+    const int64_t apart = request.growing.empty() ? 0 : distances_[i];
+    dims_.bind(static_cast<int>(model_.spaced[i].symbol), apart);
   }
   for (const GrowingPlace& place : request.growing) bind_rows(place);
   for (size_t i = 0; i < model_.inputs.size(); i++) {

@@ -422,3 +422,47 @@ def test_programs_have_room_whatever_ran_before() -> None:
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
         counts.append(compiled.statistics.kernels_compiled)
     assert counts[0] < 10 and counts[1] >= 40 and counts[2] < 10 and counts[3] == 0
+
+
+def test_who_takes_a_turn_does_not_hang_on_what_ran_before() -> None:
+    """One core or all: what a turn takes is predicted for rows that lie as any tensor's, not as those of the last run."""
+    model = parse("""g (int64 n, float[2, m, 4] q, float[2, 1, 4] x) => (float[2, l, 4] y, float[2, 1, 4] z) {
+      y, z = Loop (n, "", q, x) <
+        body = turn (int64 i, bool go, float[2, p, 4] s, float[2, 1, 4] h) => (bool on, float[2, r, 4] t, float[2, 1, 4] g1) {
+          on = Identity(go)
+          one = Constant<value_ints = [1]>()
+          t = Concat<axis = 1>(s, h)
+          top = ReduceMax<keepdims = 1>(t, one)
+          v = Sub(t, top)
+          k = Transpose<perm = [0, 2, 1]>(v)
+          p1 = MatMul(h, k)
+          p2 = MatMul(p1, v)
+          last = Constant<value_ints = [-1]>()
+          first = Constant<value_ints = [-9999999]>()
+          back = Slice(v, last, first, one, last)
+          both = Mul(v, back)
+          f = Tanh(both)
+          rest = Constant<value_ints = [1, 2]>()
+          sum = ReduceSum<keepdims = 1>(f, rest)
+          g2 = Add(p2, sum)
+          g1 = Tanh(g2)
+        }
+      >
+    }""")
+
+    def of_length(rows: int) -> dict[str, Any]:
+        return {"n": np.array(1), "x": normal(2, 1, 4), "q": normal(2, rows, 4)}
+
+    def longest_for_one(between: int) -> int:
+        """What one core takes alone, where that ran before."""
+        compiled, other = dvm_graph.optimize(model, cores=2, strict=True), of_length(between)
+        low, high = 1, 8000
+        while high - low > 1:
+            middle = (low + high) // 2
+            for each in (of_length(middle), other, of_length(middle)):
+                compiled.run(each)
+            is_alone = compiled.statistics.kernels_compiled == 0  # nobody needed all cores since
+            low, high = (middle, high) if is_alone else (low, middle)
+        return low
+
+    assert longest_for_one(750_000) == longest_for_one(40_000)  # rows without room, and with some
