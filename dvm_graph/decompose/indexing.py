@@ -72,7 +72,7 @@ def _known_position(builder: Builder, node: Node, extent: Dim, index: Value) -> 
         return None
     if exists.unknown:
         reason = f"{node.op} {node.name!r} reads at {position}"
-        builder.facts.expect(least, Relation.LESS_EQUAL, extent, lambda: reason)
+        builder.facts.assume_range(extent, least, None, reason)
     return position if position >= 0 else add(extent, position)
 
 
