@@ -4,12 +4,15 @@ In: the nodes and initializers of a graph that onnxruntime optimized for this ma
 pools of domain com.microsoft.nchwc have weights and images in an order of its own. Out: ONNX's operators over the
 same images. Channels stay as many as blocks made them: those that were added are zeros, and are cut off where they were.
 
-All nodes of a graph are rewritten or none: an operator that is left in between would read another order. What is blocked
-never leaves its graph. How many channels a block has no file says; it is what the installed onnxruntime takes.
+All nodes of a graph are rewritten or none: an operator that is left in between would read another order. So would one
+that looks where elements lie: images in blocks are read by operators that do not, and by reshapes that lay the block behind
+all else for sums and products of images of unlike sizes. What is blocked never leaves its graph. How many channels a block
+has no file says; it is what the installed onnxruntime takes.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -25,6 +28,21 @@ _Tensors: TypeAlias = Sequence[onnx.TensorProto]
 
 _DOMAIN = "com.microsoft.nchwc"
 _POOLS = ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")
+_BY_ELEMENT = frozenset(
+    [
+        "Add",
+        "Gelu",
+        "HardSigmoid",
+        "HardSwish",
+        "Mul",
+        "QuickGelu",
+        "Relu",
+        "Sigmoid",
+        "Sum",
+        "Tanh",
+    ]
+)
+"""Operators of other domains that read blocks: they do not look where elements lie."""
 _LEAST_OPSET = 11
 """Of the forms of Pad and Resize that are written here."""
 
@@ -49,6 +67,15 @@ def plain_channels(
     return plain, [*initializers, *writer.made]
 
 
+class _Order(enum.Enum):
+    """How an image lies."""
+
+    BLOCKS = enum.auto()
+    """[images, channels, rows, columns] of blocks of channels."""
+    SPLIT = enum.auto()
+    """The same, as [images, blocks, rows, columns, channels of a block]."""
+
+
 class _NotUnderstoodError(Exception):
     """An operator or weights of a form that is written nowhere."""
 
@@ -63,13 +90,18 @@ class _Writer:
         self._block, self._initializers, self._read = block, initializers, read
         self._weights: dict[tuple[str, int], str] = {}
         """Names of weights without blocks, by those of weights with, and the groups they are of."""
+        self._orders: dict[str, _Order] = {}
+        """Of values that do not lie as ONNX has it."""
         self.made: list[onnx.TensorProto] = []
 
     def plain(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         """What stands for a node."""
         if node.domain != _DOMAIN:
-            yield node
-        elif node.op_type == "ReorderInput":
+            yield self._between(node)
+            return
+        if node.op_type != "ReorderOutput":
+            self._orders.update(dict.fromkeys(node.output, _Order.BLOCKS))
+        if node.op_type == "ReorderInput":
             yield from self._padded(node)
         elif node.op_type == "ReorderOutput":
             yield from self._cut(node)
@@ -81,6 +113,39 @@ class _Writer:
             yield self._resized(node)
         else:
             raise _NotUnderstoodError
+
+    def _between(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """An operator of another domain, which may read images in blocks."""
+        orders = {self._orders.get(name) for name in node.input if name}
+        if orders.isdisjoint(_Order):
+            return node
+        (order, *others) = orders
+        if node.op_type == "Reshape":
+            order = self._laid(node)
+        elif others or not (
+            node.op_type in _BY_ELEMENT
+            or (
+                node.op_type == "Concat"
+                and order is _Order.BLOCKS
+                and _attribute(node, "axis", 0) == 1
+            )
+        ):
+            raise _NotUnderstoodError
+        self._orders.update(dict.fromkeys(node.output, order))
+        if node.op_type == "Reshape":  # planes lie as they did
+            return helper.make_node("Identity", node.input[:1], node.output, name=node.name)
+        return node
+
+    def _laid(self, node: onnx.NodeProto) -> _Order:
+        """How a reshape of an image has it lie."""
+        target = self._initializers.get(node.input[1])
+        order = self._orders.get(node.input[0])
+        extents = [] if target is None else self._read(target).tolist()
+        if order is _Order.BLOCKS and extents[:1] + extents[2:] == [0, 0, 0, self._block]:
+            return _Order.SPLIT
+        if order is _Order.SPLIT and extents[:1] + extents[2:] == [0, 0, 0]:
+            return _Order.BLOCKS
+        raise _NotUnderstoodError
 
     def _padded(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         """Zeros behind the channels, up to whole blocks."""

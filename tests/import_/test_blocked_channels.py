@@ -33,6 +33,8 @@ TEXTS = {
     "pools": """a = Conv(x, w32x3x3x3, b32) p = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(a)
         c = Conv(p, w32x32x1x1) v = AveragePool<kernel_shape=[2,2], count_include_pad=1, pads=[1,0,0,1]>(c)
         g = GlobalAveragePool(v) m = GlobalMaxPool(v) s = Add(g, m) y = Conv(s, w7x32x1x1, b7)""",
+    "gates": """a = Conv(x, w16x3x3x3, b16) g = GlobalAveragePool(a) h = Conv(g, w16x16x1x1, b16)
+        i = Sigmoid(h) s = Add(i, a) r = Relu(s) y = Conv(r, w32x16x3x3)""",
     "joined": """a = Conv(x, w32x3x1x1, b32) c = Conv(x, w16x3x1x1) j = Concat<axis=1>(a, c) n = Clip(j, low, high)
         k = Mul(n, n) y = Conv(k, w32x48x3x3)""",
     "grown": """a = Conv(x, w32x3x1x1, b32)
@@ -115,5 +117,35 @@ def test_blocks_that_are_not_understood_are_left_to_onnxruntime(tmp_path: Path) 
     assert sum("Conv" in str(node.attrs["op"]) for node in left) == convolutions
     feeds = _feeds(model, 1, 9, 9)
     (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    (y,) = dvm_graph.optimize(blocked).run(feeds)
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+@BLOCKS
+@pytest.mark.parametrize(
+    "between", ["Softmax<axis = 1>(r)", "Concat<axis = 2>(r, r)", "Mul(r, numbers)"]
+)
+def test_what_looks_where_elements_of_blocks_lie_is_not_understood(
+    between: str, tmp_path: Path
+) -> None:
+    """It is given blocks, as it was by whoever wrote the file."""
+    model = _model("a = Conv(x, w32x3x1x1, b32) r = MaxPool<kernel_shape=[1,1]>(a) y = Relu(r)")
+    blocked = _blocked(model, tmp_path / "blocked.onnx")
+    (inner,) = parser.parse_graph(
+        f"g (float[a,b,c,d] r) => (float[a,b,c,d] z) {{ z = {between} }}"
+    ).node
+    at, out = next((i, n) for i, n in enumerate(blocked.graph.node) if n.op_type == "ReorderOutput")
+    inner.input[:] = [out.input[0] if name == "r" else name for name in inner.input]
+    out.input[0] = "z"
+    blocked.graph.node.insert(at, inner)
+    if "numbers" in inner.input:
+        blocked.graph.initializer.append(
+            numpy_helper.from_array(np.arange(16, dtype=np.float32), "numbers")
+        )
+    feeds = _feeds(model, 1, 9, 16)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(blocked.SerializeToString(), options)
+    (expected,) = session.run(None, feeds)
     (y,) = dvm_graph.optimize(blocked).run(feeds)
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
