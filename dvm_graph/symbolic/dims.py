@@ -19,7 +19,7 @@ What it does not do: search for the shortest form, or evaluation of text (see `g
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -350,17 +350,22 @@ def _within_extremum(dim: Dim) -> Dim:
     plus Min(1, x) is x.
     """
     extrema = [found for term in dim.args if (found := _scaled_extremum(term)) is not None]
+    others = _count_of_terms(dim) - 1
     for term, scale, extremum in extrema:
+        if all(_count_of_terms(arg) != others for arg in extremum.args):
+            continue  # no number is left
         rest = forms.total((dim, mul(-1, term)))
         sums = [forms.total((rest, mul(scale, arg))) for arg in extremum.args]
         if any(isinstance(each, int) for each in sums):
             smallest = isinstance(extremum, forms.Min) == (scale > 0)
             return functools.reduce(minimum if smallest else maximum, sums)
-        for other, factor, partner in extrema:
-            both = _both(extremum, partner) if factor == scale else None
-            if both is not None:
-                return add(sub(rest, other), mul(scale, both))
-    return dim
+    return _without_opposites(dim, extrema)
+
+
+def _count_of_terms(dim: Dim) -> int:
+    """Of those that are no number."""
+    terms = dim.args if isinstance(dim, forms.Add) else (dim,)
+    return sum(not isinstance(term, int) for term in terms)
 
 
 def _scaled_extremum(term: Dim) -> tuple[Dim, int, Dim] | None:
@@ -372,16 +377,23 @@ def _scaled_extremum(term: Dim) -> tuple[Dim, int, Dim] | None:
     return (term, scale, extremum) if isinstance(extremum, forms.Min | forms.Max) else None
 
 
-def _both(smallest: Dim, largest: Dim) -> Dim | None:
-    """Min(a, b) + Max(a + c, b + c), which is a + b + c whichever is the smaller one."""
-    if not isinstance(smallest, forms.Min) or not isinstance(largest, forms.Max):
-        return None
-    if len(smallest.args) != 2 or len(largest.args) != 2:
-        return None
-    (a, b), (c, d) = smallest.args, largest.args
-    if sub(c, a) == sub(d, b):
-        return add(b, c)
-    return add(b, d) if sub(d, a) == sub(c, b) else None
+def _without_opposites(dim: Dim, extrema: Sequence[tuple[Dim, int, Dim]]) -> Dim:
+    """A sum where Min(a, b) + Max(a + c, b + c) is a + b + c, whichever is the smaller one."""
+    pairs = [found for found in extrema if len(found[2].args) == 2]
+    lower = {
+        (scale, sub(*extremum.args)): (term, extremum)
+        for term, scale, extremum in pairs
+        if isinstance(extremum, forms.Min)
+    }
+    for term, scale, extremum in pairs if lower else ():
+        if isinstance(extremum, forms.Min):
+            continue
+        for c, d in (extremum.args, extremum.args[::-1]):
+            if (found := lower.get((scale, sub(c, d)))) is not None:
+                other, smallest = found
+                rest = forms.total((dim, mul(-1, term), mul(-1, other)))
+                return add(rest, mul(scale, add(c, smallest.args[1])))
+    return dim
 
 
 @lru_cache(maxsize=_MEMO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -135,3 +135,23 @@ def test_an_extent_rounded_up_by_halving_reads_as_such() -> None:
     for _ in range(5):
         dim = dims.ceildiv(dim, 2)
     assert str(dims.mul(32, dim)) == "32*((p + 31)//32)"
+
+
+def test_another_extremum_in_a_sum_of_many_costs_a_few_sums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    symbols, sums, total_of = Symbols(), [0], forms.total
+
+    def counted(terms: Sequence[Dim]) -> Dim:
+        sums[0] += 1
+        return total_of(terms)
+
+    dim: Dim = 0
+    for count in range(30):
+        sums[0] = 0
+        choose = dims.minimum if count % 2 else dims.maximum
+        extremum = choose(symbols.get(f"a{count}"), symbols.get(f"b{count}"))
+        with monkeypatch.context() as patched:
+            patched.setattr(forms, "total", counted)
+            dim = dims.add(dim, extremum)
+    assert sums[0] < 10
