@@ -15,7 +15,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.description import Description, TensorInfo, describe
@@ -49,7 +48,7 @@ from dvm_graph.saving import (
     load_model,
     load_report,
 )
-from dvm_graph.variants import Variants
+from dvm_graph.variants import Variants, fed_shape
 
 if TYPE_CHECKING:
     from dvm_graph.comparison import Comparison
@@ -229,7 +228,7 @@ class Model:
         for info in self._description.inputs:
             if info.type != "tensor(string)" or not info.shape:
                 continue
-            shape = np.shape(feeds[info.name])
+            shape = fed_shape(feeds[info.name])
             if len(shape) != len(info.shape):
                 raise InputError(
                     f"{info.name} has rank {len(shape)} (shape {list(shape)}), "
@@ -245,7 +244,7 @@ class Model:
         """Whether each dim with a hint is in its range, where inputs say otherwise about dims of one name."""
         hints = self._options.dim_hints
         for info in self._description.inputs if hints else ():
-            for dim, extent in zip(info.shape, np.shape(feeds[info.name]), strict=False):
+            for dim, extent in zip(info.shape, fed_shape(feeds[info.name]), strict=False):
                 low, high = hints.get(str(dim), (extent, extent))
                 if not low <= extent <= high:
                     return False

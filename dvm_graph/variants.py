@@ -82,7 +82,7 @@ class Variants:
 
     def _ranks(self, feeds: Mapping[str, Any]) -> dict[str, int]:
         """What is fed for scalars and is none."""
-        ranks = ((name, np.ndim(feeds[name])) for name in self._scalars if name in feeds)
+        ranks = ((name, len(fed_shape(feeds[name]))) for name in self._scalars if name in feeds)
         return {name: rank for name, rank in ranks if rank > 0}
 
     def _compile(
@@ -106,3 +106,8 @@ class Variants:
             raise
         except DvmError as error:
             return error
+
+
+def fed_shape(feed: Any) -> tuple[int, ...]:
+    """That of an array, or of a list, whose rows may be of unlike lengths: then they are its elements."""
+    return np.shape(np.asarray(feed, object) if isinstance(feed, list) else feed)

@@ -203,3 +203,14 @@ def test_text_of_another_shape_is_told_by_its_own_name() -> None:
         compiled.run({"x": np.array(["a", "b"]), "i": i})
     with pytest.raises(ContradictionError, match=r"^x \(axis 0\) has extent 3, expected 2"):
         compiled.run({"x": np.array([["a"], ["b"], ["c"]]), "i": i})
+
+
+def test_rows_of_text_that_are_of_unlike_lengths() -> None:
+    """They are elements of a list, as for onnxruntime; numpy gives them no shape."""
+    ragged = [["a"], ["b", "c"]]
+    compiled = dvm_graph.optimize(parse("g (string[3] s) => (string[3] y) { y = Identity(s) }"))
+    with pytest.raises(ContradictionError, match=r"^s \(axis 0\) has extent 2, expected 3"):
+        compiled.run({"s": ragged})
+    scalar = parse("g (string s) => (string y) { y = Identity(s) }")
+    (y,) = dvm_graph.optimize(scalar).run({"s": ragged})
+    np.testing.assert_array_equal(y, session(scalar).run(None, {"s": ragged})[0])
