@@ -219,21 +219,15 @@ class Model:
         raise contradiction
 
     def _refuse_strings(self, feeds: Mapping[str, ArrayLike]) -> None:
-        """Names strings that are not of the declared shape: in the run only what reads them has one.
+        """Names strings that are not of the declared extents: in the run only what reads them has any.
 
         Raises:
-            InputError: they have another rank.
-            ContradictionError: they have another extent.
+            ContradictionError: they have another one.
         """
         for info in self._description.inputs:
             if info.type != "tensor(string)" or not info.shape:
                 continue
             shape = fed_shape(feeds[info.name])
-            if len(shape) != len(info.shape):
-                raise InputError(
-                    f"{info.name} has rank {len(shape)} (shape {list(shape)}), "
-                    f"but the model wants rank {len(info.shape)}"
-                )
             for axis, (dim, extent) in enumerate(zip(info.shape, shape, strict=True)):
                 if isinstance(dim, int) and dim != extent:
                     raise ContradictionError(

@@ -199,7 +199,7 @@ def test_text_of_another_shape_is_told_by_its_own_name() -> None:
     i = np.array([1, 0])
     (y,) = compiled.run({"x": np.array([["a"], ["b"]]), "i": i})
     assert y.tolist() == [["b"], ["a"]]
-    with pytest.raises(dvm_graph.InputError, match=r"^x has rank 1 \(shape \[2\]\)"):
+    with pytest.raises(dvm_graph.InputError, match=r"^input x has rank 1 \(shape \[2\]\)"):
         compiled.run({"x": np.array(["a", "b"]), "i": i})
     with pytest.raises(ContradictionError, match=r"^x \(axis 0\) has extent 3, expected 2"):
         compiled.run({"x": np.array([["a"], ["b"], ["c"]]), "i": i})
