@@ -118,3 +118,22 @@ def _texts(strings: Iterable[bytes]) -> tuple[str, ...]:
 
 def _text(data: bytes) -> str:
     return str(data, "utf-8", "surrogateescape")
+
+
+def names_read(node: onnx.NodeProto) -> Iterable[str]:
+    """Names a node reads, those captured by its subgraphs included."""
+    yield from node.input
+    for attribute in node.attribute:
+        if attribute.type in GRAPH_TYPES:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _free_names(graph)
+
+
+def _free_names(graph: onnx.GraphProto) -> Iterable[str]:
+    defined = {info.name for info in graph.input}
+    defined |= {tensor.name for tensor in graph.initializer}
+    defined |= {tensor.values.name for tensor in graph.sparse_initializer}
+    defined |= {name for node in graph.node for name in node.output}
+    read = [name for node in graph.node for name in names_read(node)]
+    read += [info.name for info in graph.output]
+    return (name for name in read if name not in defined)

@@ -13,13 +13,14 @@ has no file says; it is what the installed onnxruntime takes.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from dvm_graph.import_.attributes import names_read
 from dvm_graph.import_.vendor_library import channels_of_block
 
 Array = np.ndarray[Any, Any]
@@ -48,12 +49,16 @@ _LEAST_OPSET = 11
 
 
 def plain_channels(
-    nodes: _Nodes, initializers: _Tensors, read: Callable[[onnx.TensorProto], Array], opset: int
+    graph: onnx.GraphProto,
+    initializers: _Tensors,
+    read: Callable[[onnx.TensorProto], Array],
+    opset: int,
 ) -> tuple[_Nodes, _Tensors]:
     """The nodes and initializers without blocks; as they are where there are none, or one is not understood.
 
     `read` gives the contents of an initializer, `opset` is that of the operators of domain ai.onnx.
     """
+    nodes: _Nodes = graph.node
     if all(node.domain != _DOMAIN for node in nodes):
         return nodes, initializers
     block = channels_of_block()
@@ -62,6 +67,7 @@ def plain_channels(
     try:
         writer = _Writer(block, {tensor.name: tensor for tensor in initializers}, read)
         plain = [new for node in nodes for new in writer.plain(node)]
+        writer.demand_planes(info.name for info in graph.output)
     except _NotUnderstoodError:
         return nodes, initializers
     return plain, [*initializers, *writer.made]
@@ -99,6 +105,7 @@ class _Writer:
         if node.domain != _DOMAIN:
             yield self._between(node)
             return
+        self._demand_order(node)
         if node.op_type != "ReorderOutput":
             self._orders.update(dict.fromkeys(node.output, _Order.BLOCKS))
         if node.op_type == "ReorderInput":
@@ -114,9 +121,27 @@ class _Writer:
         else:
             raise _NotUnderstoodError
 
+    def demand_planes(self, names: Iterable[str]) -> None:
+        """Nobody knows of blocks who reads these."""
+        if any(name in self._orders for name in names):
+            raise _NotUnderstoodError
+
+    def _demand_order(self, node: onnx.NodeProto) -> None:
+        """Whether images lie as an operator of blocks reads them; a convolution may read planes."""
+        least, most = (2, 4) if node.op_type == "Conv" else (1, 1)
+        if not least <= len(node.input) <= most or len(node.output) != 1:
+            raise _NotUnderstoodError
+        x, others = self._orders.get(node.input[0]), node.input[3:]
+        wanted = None if node.op_type == "ReorderInput" else _Order.BLOCKS
+        planes = node.op_type == "Conv" and x is None
+        if not (x is wanted or planes) or any(
+            self._orders.get(name) is not wanted for name in others
+        ):
+            raise _NotUnderstoodError
+
     def _between(self, node: onnx.NodeProto) -> onnx.NodeProto:
         """An operator of another domain, which may read images in blocks."""
-        orders = {self._orders.get(name) for name in node.input if name}
+        orders = {self._orders.get(name) for name in names_read(node) if name}
         if orders.isdisjoint(_Order):
             return node
         (order, *others) = orders
@@ -138,6 +163,8 @@ class _Writer:
 
     def _laid(self, node: onnx.NodeProto) -> _Order:
         """How a reshape of an image has it lie."""
+        if len(node.input) != 2:
+            raise _NotUnderstoodError
         target = self._initializers.get(node.input[1])
         order = self._orders.get(node.input[0])
         extents = [] if target is None else self._read(target).tolist()

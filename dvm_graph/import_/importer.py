@@ -30,7 +30,7 @@ import numpy as np
 import onnx
 
 from dvm_graph.errors import DamagedError, InputError, ModelError
-from dvm_graph.import_.attributes import GRAPH_TYPES, read_attributes
+from dvm_graph.import_.attributes import GRAPH_TYPES, names_read, read_attributes
 from dvm_graph.import_.blocked_channels import plain_channels
 from dvm_graph.import_.external_data import ExternalData
 from dvm_graph.import_.loading import (
@@ -199,12 +199,12 @@ class Importer:
         """Fills a graph from a GraphProto. External data that nothing reads may be missing."""
         scope = Scope(graph, parent)
         nodes, initializers = plain_channels(
-            proto.node,
+            proto,
             list(initializers),
             lambda tensor: tensor_to_array(tensor, self._external),
             self._opsets.get("", 0),
         )
-        read = {name for node in nodes for name in _names_read(node)}
+        read = {name for node in nodes for name in names_read(node)}
         read.update(info.name for info in (*proto.input, *proto.output))
         kept = (t for t in initializers if t.name in read or not _is_external(t))
         self._import_initializers(scope, kept, proto.sparse_initializer)
@@ -523,7 +523,7 @@ def _in_order(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
     """
     producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     reads = [
-        sorted({producers[name] for name in _names_read(node) if name in producers})
+        sorted({producers[name] for name in names_read(node) if name in producers})
         for node in nodes
     ]
     if all(not before or before[-1] < index for index, before in enumerate(reads)):
@@ -543,22 +543,3 @@ def _in_order(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
 
 def _is_external(tensor: onnx.TensorProto) -> bool:
     return tensor.data_location == onnx.TensorProto.EXTERNAL
-
-
-def _names_read(node: onnx.NodeProto) -> Iterable[str]:
-    """Names a node reads, those captured by its subgraphs included."""
-    yield from node.input
-    for attribute in node.attribute:
-        if attribute.type in GRAPH_TYPES:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _free_names(graph)
-
-
-def _free_names(graph: onnx.GraphProto) -> Iterable[str]:
-    defined = {info.name for info in graph.input}
-    defined |= {tensor.name for tensor in graph.initializer}
-    defined |= {tensor.values.name for tensor in graph.sparse_initializer}
-    defined |= {name for node in graph.node for name in node.output}
-    read = [name for node in graph.node for name in _names_read(node)]
-    read += [info.name for info in graph.output]
-    return (name for name in read if name not in defined)

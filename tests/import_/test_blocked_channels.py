@@ -149,3 +149,44 @@ def test_what_looks_where_elements_of_blocks_lie_is_not_understood(
     (expected,) = session.run(None, feeds)
     (y,) = dvm_graph.optimize(blocked).run(feeds)
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+NAMED = "com.microsoft.nchwc."
+ODD = {
+    "a result in blocks": f"y = {NAMED}ReorderInput(x) p = {NAMED}MaxPool<kernel_shape = [2,2]>(y)",
+    "planes told to be blocks": f"y = {NAMED}ReorderOutput<channels = 20>(x)",
+    "a pool of planes": f"""p = {NAMED}AveragePool<kernel_shape = [2,2]>(x)
+        y = {NAMED}ReorderOutput<channels = 20>(p)""",
+    "blocks in a branch": f"""t = {NAMED}ReorderInput(x)
+        u = If(c) <then_branch = a () => (float[n,d,e,f] p) {{ p = Softmax<axis = 1>(t) }},
+            else_branch = b () => (float[n,d,e,f] q) {{ q = Relu(t) }}>
+        y = {NAMED}ReorderOutput<channels = 20>(u)""",
+}
+
+
+@BLOCKS
+@pytest.mark.parametrize("name", ODD)
+def test_blocks_that_do_not_become_planes_are_left_to_onnxruntime(name: str) -> None:
+    """Nobody saves such a file, and everybody may write one."""
+    model = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17, "com.microsoft.nchwc" : 1]>
+        g (float[n,32,h,w] x) => (float[n,d,e,f] y) <bool c = {{1}}> {{ {ODD[name]} }}"""
+    )
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 32, 5, 6), np.float32)}
+    (expected,) = session.run(None, feeds)
+    (y,) = dvm_graph.optimize(model).run(feeds)
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+@BLOCKS
+def test_operators_over_blocks_without_operands_are_model_errors() -> None:
+    node = helper.make_node("ReorderInput", [], ["y"], domain="com.microsoft.nchwc")
+    out = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft.nchwc", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", [], [out]), opset_imports=opsets)
+    with pytest.raises(dvm_graph.DvmError) as caught:
+        dvm_graph.optimize(model)
+    assert not isinstance(caught.value, dvm_graph.CompileError)
