@@ -20,6 +20,7 @@ _LAST = 0x10FFFF
 _MAX_REPEATS = 100
 _MAX_PLACES = 2000
 _MAX_STATES = 500
+_MAX_BORDERS = 50000
 _PERL: dict[str, _Set] = {
     "d": ((48, 57),),
     "s": ((9, 10), (12, 13), (32, 32)),
@@ -81,19 +82,27 @@ def _numbers(expression: str, *, searched: bool) -> list[int]:
                 raise _BeyondError
     places = _Places()
     start, end = _Parser(expression, places).parse()
-    borders = sorted(
-        {edge for step in places.by_set if step for a, b in step[0] for edge in (a, b + 1)}
-        - {0, _LAST + 1}
-    )
-    classes, of_interval = _classes(places, borders)
+    sets = dict.fromkeys(step[0] for step in places.by_set if step)
+    borders = sorted({edge for s in sets for a, b in s for edge in (a, b + 1)} - {0, _LAST + 1})
+    if len(borders) > _MAX_BORDERS:
+        raise _BeyondError
+    classes, of_interval = _classes(list(sets), borders)
+    leads = [step and (classes[step[0]], step[1]) for step in places.by_set]
+    count = max(of_interval) + 1
+    closures: dict[tuple[int, ...], frozenset[int]] = {}
     states = {places.closure([start]): 0}
     steps: list[list[int]] = []
     pending = list(states)
     for state in pending:
+        moved: list[list[int]] = [[] for _ in range(count)]
+        for lead in filter(None, map(leads.__getitem__, sorted(state))):
+            for number in lead[0]:
+                moved[number].append(lead[1])
         row = []
-        for sets in classes:
-            moved = [step[1] for p in state if (step := places.by_set[p]) and step[0] in sets]
-            behind = places.closure(moved)
+        for places_behind in map(tuple, moved):
+            behind = closures.get(places_behind)
+            if behind is None:
+                behind = closures[places_behind] = places.closure(places_behind)
             if behind and behind not in states:
                 if len(states) == _MAX_STATES:
                     raise _BeyondError
@@ -105,23 +114,25 @@ def _numbers(expression: str, *, searched: bool) -> list[int]:
     if searched and _wanders(steps, accepts):
         raise _BeyondError
     flat = [state for row in steps for state in row]
-    return [len(classes), len(states), len(borders), *borders, *of_interval, *accepts, *flat]
+    return [count, len(states), len(borders), *borders, *of_interval, *accepts, *flat]
 
 
-def _classes(places: _Places, borders: Sequence[int]) -> tuple[list[frozenset[_Set]], list[int]]:
-    """Characters by the sets that they are in: these sets, and the class of each interval between borders."""
-    sets = {step[0] for step in places.by_set if step}
-    numbers: dict[frozenset[_Set], int] = {}
-    of_interval = []
-    for first in (0, *borders):
-        key = frozenset(s for s in sets if _holds(s, first))
-        of_interval.append(numbers.setdefault(key, len(numbers)))
-    return list(numbers), of_interval
-
-
-def _holds(characters: _Set, character: int) -> bool:
-    at = bisect_right(characters, (character, _LAST)) - 1
-    return at >= 0 and characters[at][0] <= character <= characters[at][1]
+def _classes(
+    sets: Sequence[_Set], borders: Sequence[int]
+) -> tuple[dict[_Set, set[int]], list[int]]:
+    """Characters by the sets that they are in: the classes of each set, and the class of each interval between borders."""
+    inside: list[list[int]] = [[] for _ in range(len(borders) + 1)]
+    for at, characters in enumerate(sets):
+        for first, last in characters:
+            for interval in range(bisect_right(borders, first), bisect_right(borders, last) + 1):
+                inside[interval].append(at)
+    numbers: dict[tuple[int, ...], int] = {}
+    of_interval = [numbers.setdefault(tuple(within), len(numbers)) for within in inside]
+    classes: dict[_Set, set[int]] = {characters: set() for characters in sets}
+    for within, number in numbers.items():
+        for at in within:
+            classes[sets[at]].add(number)
+    return classes, of_interval
 
 
 def _wanders(steps: Sequence[Sequence[int]], accepts: Sequence[int]) -> bool:
