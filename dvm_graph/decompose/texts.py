@@ -15,6 +15,7 @@ from dvm_graph.decompose.operands import required, shape_of, text
 from dvm_graph.decompose.patterns import matches_nothing, pattern_numbers
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_strings
 from dvm_graph.decompose.strings import add_texts, are_texts, texts_of, told_by_runs, words_of
+from dvm_graph.errors import DamagedError
 from dvm_graph.import_ import are_strings
 from dvm_graph.ir import DType, Node
 from dvm_graph.symbolic.builder import Builder
@@ -110,7 +111,11 @@ class _Grams:
         self.weights = np.array(attrs["weights"], np.float32) if "weights" in attrs else None
 
     def fit(self) -> bool:
-        """Whether they are what the operator is defined for; else onnxruntime is to say."""
+        """Whether they are what the operator is defined for; else onnxruntime is to say.
+
+        Raises:
+            DamagedError: n-grams lack columns: onnxruntime ends the process when it meets one.
+        """
         node, items = self._node, self.words or self.integers
         if text(node, "mode", "") not in _MODES or not items or not self.columns:
             return False
@@ -132,6 +137,8 @@ class _Grams:
             if not 0 <= start <= end <= len(items) or (end - start) % length:
                 return False
             grams += [tuple(items[at : at + length]) for at in range(start, end, length)]
+        if len(grams) > len(self.columns):
+            raise DamagedError(f"{node.op} {node.name!r} has n-grams without columns")
         if len(set(grams)) != len(grams) or len(grams) != len(self.columns):
             return False
         return self.weights is None or self.weights.size == len(self.columns)

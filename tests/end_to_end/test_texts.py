@@ -233,6 +233,24 @@ def test_n_grams_of_equal_columns_add_up() -> None:
     assert_agrees(of_one("TfIdfVectorizer", 1, **attributes, **lengths), {"x": x}, rtol=1e-6)
 
 
+def test_any_number_of_items_is_skipped() -> None:
+    """Of a row of few: there is nothing to look at behind what is skipped."""
+    lengths = {"min_gram_length": 2, "max_gram_length": 3, "mode": "TF"}
+    x = {"x": strings("a", "zz", "the", "the", "a", "é", "é")}
+    far = of_one("TfIdfVectorizer", 1, **GRAMS, **lengths, max_skip_count=2**63 - 1)
+    near = of_one("TfIdfVectorizer", 1, **GRAMS, **lengths, max_skip_count=10)
+    (want,) = session(near).run(None, x)
+    assert_same(dvm_graph.optimize(far, strict=True).run(x)[0], want)
+
+
+def test_n_grams_without_columns_are_refused() -> None:
+    """Onnxruntime ends the process when it meets one."""
+    lengths = {"min_gram_length": 1, "max_gram_length": 3, "max_skip_count": 0, "mode": "TF"}
+    attributes = GRAMS | lengths | {"ngram_indexes": [0, 1]}
+    with pytest.raises(dvm_graph.ModelError, match="n-grams without columns"):
+        dvm_graph.optimize(of_one("TfIdfVectorizer", 1, **attributes))
+
+
 NUMBERS = [
     "1",
     "-2",

@@ -97,7 +97,7 @@ struct Grams {
   void find(std::span<const uint32_t> row, const Found& found) const {
     const auto count = static_cast<int64_t>(row.size());
     int64_t shortest = least;
-    for (int64_t step = 1; step <= skipped + 1; step++) {
+    for (int64_t step = 1; step <= std::min(skipped, count) + 1; step++) {
       for (int64_t start = 0; start < count && (count - 1 - start) / step >= shortest - 1;
            start++) {
         uint32_t node = 0;

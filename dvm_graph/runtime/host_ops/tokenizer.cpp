@@ -83,7 +83,7 @@ Tensor know_tokenizer(std::vector<std::string> words, std::span<const int64_t> a
   if (words.size() != 1 || arguments.size() < 4) throw CompileError("a tokenizer lacks arguments");
   known->pad = std::move(words[0]);
   known->marks = arguments[0] != 0;
-  known->least = static_cast<size_t>(std::max<int64_t>(arguments[1], 0));
+  known->least = static_cast<size_t>(std::max<int64_t>(arguments[1], 1));
   known->cut = static_cast<Cut>(arguments[2]);
   const int64_t count = arguments[3];
   arguments = arguments.subspan(4);
