@@ -1,7 +1,7 @@
 """Regular expressions as automata, for the host that searches text with them (`runtime/host_ops/text_pattern.h`).
 
 In: an expression in the syntax of RE2, as onnxruntime takes it. Out: numbers; or None for what is beyond: look-around,
-flags, classes of Unicode, lazy repeats, what does not parse, and expressions of very many states.
+flags, classes of Unicode, lazy repeats, bytes that are no text, what does not parse, and expressions of very many states.
 
 Characters fall into classes that no set of the expression tells apart, and states are sets of places in the
 expression: the usual construction, so a search reads each character once per place where a match may begin.
@@ -64,7 +64,7 @@ def pattern_numbers(expression: str, *, searched: bool) -> list[int] | None:
     """
     try:
         return _numbers(expression, searched=searched)
-    except (_BeyondError, RecursionError):
+    except (_BeyondError, RecursionError, UnicodeEncodeError):
         return None
 
 
@@ -74,6 +74,7 @@ def matches_nothing(numbers: Sequence[int]) -> bool:
 
 
 def _numbers(expression: str, *, searched: bool) -> list[int]:
+    expression.encode()
     if not searched:  # as a whole: ends are where they are
         expression = expression.removeprefix("^")
         if expression.endswith("$") and not expression.endswith("\\$"):

@@ -37,6 +37,8 @@ def string_normalizer(builder: Builder, node: Node, operands: Operands) -> Resul
     if case not in _CASES:
         return None
     words = [text(node, "locale", "en_US.UTF-8"), *left_out]
+    if not are_texts(words):
+        return None
     shape = shape_of(x)
     if left_out:
         shape = (*shape[:-1], fresh_dim(builder, node, 0, x.rank - 1))
@@ -52,13 +54,13 @@ def tokenizer(builder: Builder, node: Node, operands: Operands) -> Results:
     if not are_strings(x) or x.shape is None or x.rank not in (1, 2) or cut is None:
         return None
     kind, patterns = cut
-    if least < 1 or (kind == "characters" and least > 1):
+    pad = text(node, "pad_value", "")
+    if not are_texts([pad]) or least < 1 or (kind == "characters" and least > 1):
         return None
     shape = (*shape_of(x), fresh_dim(builder, node, 0, x.rank))
     marks = bool(node.attrs.get("mark", 0))
     arguments = [marks, least, _CUTS.index(kind), len(patterns), *(n for p in patterns for n in p)]
-    words = [text(node, "pad_value", "")]
-    return add_texts(builder, node, [texts_of(builder, node, x)], arguments, shape, words=words)
+    return add_texts(builder, node, [texts_of(builder, node, x)], arguments, shape, words=[pad])
 
 
 def _cut(node: Node) -> tuple[str, list[list[int]]] | None:

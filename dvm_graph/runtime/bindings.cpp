@@ -65,6 +65,8 @@ void translate_error(const std::exception_ptr& exception, void*) {
     raise("CancelledError", error);
   } catch (const ExecutionError& error) {
     raise("ExecutionError", error);
+  } catch (const UnsupportedError& error) {
+    raise("UnsupportedError", error);
   } catch (const CompileError& error) {
     raise("CompileError", error);
   }

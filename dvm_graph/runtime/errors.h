@@ -36,6 +36,11 @@ class CancelledError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A model holds what this machine does not run.
+class UnsupportedError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // The compiler broke one of its own invariants.
 class CompileError : public std::runtime_error {
   using std::runtime_error::runtime_error;

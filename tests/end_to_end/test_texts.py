@@ -116,6 +116,31 @@ def test_the_default_locale_is_that_of_english() -> None:
     assert y.tolist() == ["àé", "ii", "ß", "\u03c3"]
 
 
+def test_a_locale_that_the_system_lacks() -> None:
+    of_lower = of_one("StringNormalizer", 1, case_change_action="LOWER", locale="xx_XX.nowhere")
+    with pytest.raises(dvm_graph.UnsupportedError, match="no locale xx_XX"):
+        dvm_graph.optimize(of_lower)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("Tokenizer", {"pad_value": b"\xff", "tokenexp": "a"}),
+        ("Tokenizer", {"pad_value": "", "tokenexp": b"a|\xff"}),
+        ("StringNormalizer", {"locale": b"\xff", "case_change_action": "LOWER"}),
+        ("StringSplit", {"delimiter": b"\xff"}),
+        ("RegexFullMatch", {"pattern": b"\xff"}),
+    ],
+)
+def test_attributes_that_are_no_text(op: str, attributes: dict[str, Any]) -> None:
+    """They are onnxruntime's affair, which refuses some."""
+    if op == "Tokenizer":
+        attributes = {"mark": 0, "mincharnum": 1} | attributes
+    model = of_one(op, 1, 1 + (op == "StringSplit"), **attributes)
+    with pytest.raises(dvm_graph.UnsupportedError, match=r"vendor library|onnxruntime refuses"):
+        dvm_graph.optimize(model, strict=True)
+
+
 CUTS: list[dict[str, Any]] = [
     {"tokenexp": "."},
     {"separators": [""]},

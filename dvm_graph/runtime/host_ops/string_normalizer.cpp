@@ -30,7 +30,7 @@ Locale locale_of(const std::string& name) {
   if (locale == nullptr && name == "en_US.UTF-8") {
     locale.reset(newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr));
   }
-  if (locale == nullptr) throw CompileError("this system has no locale " + name);
+  if (locale == nullptr) throw UnsupportedError("this system has no locale " + name);
   return locale;
 }
 
