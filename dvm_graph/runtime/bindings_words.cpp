@@ -37,7 +37,9 @@ nb::object made_of(const HostFrame& frame, const std::function<nb::object()>& ma
     return make();
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) throw;
-    throw InputError(frame.name + " reads strings, which these are not: " + error.what());
+    std::string told = error.what();
+    told.erase(0, told.find_last_of('\n') + 1);  // behind a traceback
+    throw InputError(frame.name + " reads strings, which these are not: " + told);
   }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -441,6 +442,47 @@ def test_what_is_no_strings_of_the_rank_is_told_by_name(op: str, given: Any, tol
     with pytest.raises(dvm_graph.InputError, match=told):
         model.run({"x": given})
     model.run({"x": strings(["a", "b"])})
+
+
+class _Untold:
+    def __str__(self) -> str:
+        raise ValueError("none")
+
+
+def test_what_has_no_text_is_told_in_a_line() -> None:
+    model = dvm_graph.optimize(of_one("RegexFullMatch", 1, pattern="a"))
+    with pytest.raises(dvm_graph.InputError, match=r"which these are not: ValueError: none$"):
+        model.run({"x": strings("a", _Untold())})
+
+
+def _mixed(depth: int) -> onnx.ModelProto:
+    """Strings that are told apart from themselves, and put back together, again and again."""
+    nodes: list[onnx.NodeProto] = []
+    x = "x"
+    for at in range(depth):
+        about: dict[str, Any] = {"is_case_sensitive": 1, "stopwords": ["zz"]}
+        nodes += [
+            helper.make_node("StringNormalizer", [x], [f"a{at}"], **about),
+            helper.make_node("Concat", [x, f"a{at}"], [f"b{at}"], axis=0),
+            helper.make_node("Slice", [f"b{at}", "start", "end"], [f"c{at}"]),
+            helper.make_node("StringNormalizer", [f"c{at}"], [f"x{at}"], **about),
+        ]
+        x = f"x{at}"
+    constants = {"start": np.array([0]), "end": np.array([2])}
+    return text_model(nodes, {"x": (TEXT, ["n"])}, [x], constants)
+
+
+def test_strings_keep_memory_that_they_share_once() -> None:
+    """Else each of the levels doubles what is kept."""
+    took, x = [], {"x": strings("a", "b")}
+    for depth in (11, 22):
+        proto = _mixed(depth)
+        model = dvm_graph.optimize(proto)
+        assert_same(model.run(x)[0], session(proto).run(None, x)[0])
+        start = time.perf_counter()
+        model.run(x)
+        took.append(time.perf_counter() - start)
+    assert took[1] < 50 * took[0]
 
 
 def test_saved_models_of_text(tmp_path: Any) -> None:

@@ -121,6 +121,8 @@ void texts_at(HostFrame& frame) {
     parts.push_back(texts.views);
     result.memory.insert(result.memory.end(), texts.memory.begin(), texts.memory.end());
   }
+  std::ranges::sort(result.memory);  // parts that were cut from the same text share it
+  result.memory.erase(std::ranges::unique(result.memory).begin(), result.memory.end());
   const int64_t count = elements_of(frame.operand(0).shape);
   result.views.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; i++) {
