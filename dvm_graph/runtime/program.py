@@ -410,7 +410,7 @@ def _strings(port: Port, rank: int, feed: ArrayLike) -> object:
     Raises:
         InputError: it is none, or of another rank than the model has.
     """
-    array = np.asarray(feed, object) if isinstance(feed, list) else feed
+    array = as_array(port.name, feed, object) if isinstance(feed, list) else feed
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "OUS":
         given = array.dtype if isinstance(array, np.ndarray) else f"a {type(feed).__name__}"
         raise InputError(f"input {port.name} is {given}, but the model wants an array of strings")
