@@ -349,10 +349,10 @@ def _within_extremum(dim: Dim) -> Dim:
     """A sum with an extremum, where that gives a number to choose from, or none: x - Min(1, x) is Max(0, x - 1), and that
     plus Min(1, x) is x.
     """
-    extrema = [found for term in dim.args if (found := _scaled_extremum(term)) is not None]
-    others = _count_of_terms(dim) - 1
+    extrema = [found for term in dim.args if (found := forms.scaled_extremum(term)) is not None]
+    others = forms.count_of_terms(dim) - 1
     for term, scale, extremum in extrema:
-        if all(_count_of_terms(arg) != others for arg in extremum.args):
+        if all(forms.count_of_terms(arg) != others for arg in extremum.args):
             continue  # no number is left
         rest = forms.total((dim, mul(-1, term)))
         sums = [forms.total((rest, mul(scale, arg))) for arg in extremum.args]
@@ -360,21 +360,6 @@ def _within_extremum(dim: Dim) -> Dim:
             smallest = isinstance(extremum, forms.Min) == (scale > 0)
             return functools.reduce(minimum if smallest else maximum, sums)
     return _without_opposites(dim, extrema)
-
-
-def _count_of_terms(dim: Dim) -> int:
-    """Of those that are no number."""
-    terms = dim.args if isinstance(dim, forms.Add) else (dim,)
-    return sum(not isinstance(term, int) for term in terms)
-
-
-def _scaled_extremum(term: Dim) -> tuple[Dim, int, Dim] | None:
-    """A term of a sum, and the number and the extremum that it is the product of."""
-    scale, *factors = term.args if isinstance(term, forms.Mul) else (1, term)
-    if not isinstance(scale, int) or len(factors) != 1:
-        return None
-    extremum = factors[0]
-    return (term, scale, extremum) if isinstance(extremum, forms.Min | forms.Max) else None
 
 
 def _without_opposites(dim: Dim, extrema: Sequence[tuple[Dim, int, Dim]]) -> Dim:

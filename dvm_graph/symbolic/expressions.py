@@ -353,6 +353,21 @@ def _scale_and_rest(term: Expression) -> tuple[int, Expression]:
     return scale, factors[0] if len(factors) == 1 else Mul(*factors)
 
 
+def count_of_terms(dim: Any) -> int:
+    """Of those that are no number."""
+    terms = dim.args if isinstance(dim, Add) else (dim,)
+    return sum(not isinstance(term, int) for term in terms)
+
+
+def scaled_extremum(term: Any) -> tuple[Any, int, Any] | None:
+    """A term of a sum, and the number and the extremum that it is the product of."""
+    scale, *factors = term.args if isinstance(term, Mul) else (1, term)
+    if not isinstance(scale, int) or len(factors) != 1:
+        return None
+    extremum = factors[0]
+    return (term, scale, extremum) if isinstance(extremum, Min | Max) else None
+
+
 def _scaled(rest: Expression, scale: int) -> Expression:
     if scale == 1:
         return rest
