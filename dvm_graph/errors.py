@@ -105,7 +105,7 @@ def border(what: str) -> Iterator[None]:
         raise OutOfMemoryError(f"no memory left to {what}") from error
     except RecursionError as error:
         raise CompileError(f"too deeply nested to {what}: a defect, please report it") from error
-    except Exception as error:
+    except Exception as error:  # whatever else is raised in here is a defect
         raise CompileError(
             f"cannot {what}: {type(error).__name__}: {error} (a defect, please report it)"
         ) from error

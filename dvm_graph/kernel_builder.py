@@ -286,7 +286,7 @@ def _build(function: Callable[[KernelBuilder], None], builder: KernelBuilder) ->
         function(builder)
     except DvmError:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever the user's function raises
         frames = traceback.extract_tb(error.__traceback__)
         if not frames[-1].filename.startswith(_PACKAGE):
             raise

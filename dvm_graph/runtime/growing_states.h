@@ -2,7 +2,8 @@
 // one makes is a copy of the state and behind that something else, stays where it is, in memory
 // that grows by half, and is not copied by a kernel that every turn would have to compile for
 // another size. Where it is rows that all grow, there is room behind each of them
-// (runtime/spaced_rows.h); so there is behind the rows of a state that each turn makes anew.
+// (runtime/spaced_rows.h); so there is behind the rows of a state that each turn makes anew. What a
+// turn appends to such a one, to make the next of that, lies where the state does.
 #pragma once
 
 #include <cstddef>

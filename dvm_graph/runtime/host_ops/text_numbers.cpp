@@ -100,22 +100,31 @@ void read_numbers(HostFrame& frame, DType type) {
   }
 }
 
+// Calls use(T{}) for the type of numbers that text stands for. False: it stands for none of it.
+template <class Use>
+bool by_type(DType dtype, const Use& use) {
+  switch (dtype) {
+    case DType::f32: return use(float{}), true;
+    case DType::f64: return use(double{}), true;
+    case DType::b8: return use(bool{}), true;
+    case DType::i8: return use(int8_t{}), true;
+    case DType::i16: return use(int16_t{}), true;
+    case DType::i32: return use(int32_t{}), true;
+    case DType::i64: return use(int64_t{}), true;
+    case DType::u8: return use(uint8_t{}), true;
+    case DType::u16: return use(uint16_t{}), true;
+    case DType::u32: return use(uint32_t{}), true;
+    case DType::u64: return use(uint64_t{}), true;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 void number_texts(HostFrame& frame) {
-  switch (frame.operand(0).dtype) {
-    case DType::f32: return write_numbers<float>(frame);
-    case DType::f64: return write_numbers<double>(frame);
-    case DType::b8: return write_numbers<bool>(frame);
-    case DType::i8: return write_numbers<int8_t>(frame);
-    case DType::i16: return write_numbers<int16_t>(frame);
-    case DType::i32: return write_numbers<int32_t>(frame);
-    case DType::i64: return write_numbers<int64_t>(frame);
-    case DType::u8: return write_numbers<uint8_t>(frame);
-    case DType::u16: return write_numbers<uint16_t>(frame);
-    case DType::u32: return write_numbers<uint32_t>(frame);
-    case DType::u64: return write_numbers<uint64_t>(frame);
-    default: throw CompileError(frame.name + " writes numbers of another type");
+  const auto write = [&]<class T>(T) { write_numbers<T>(frame); };
+  if (!by_type(frame.operand(0).dtype, write)) {
+    throw CompileError(frame.name + " writes numbers of another type");
   }
 }
 
@@ -125,19 +134,7 @@ void text_numbers(HostFrame& frame) {
     throw CompileError(frame.name + " reads numbers of another type");
   }
   const DType dtype = kTypes[static_cast<size_t>(type)];
-  switch (dtype) {
-    case DType::f32: return read_numbers<float>(frame, dtype);
-    case DType::f64: return read_numbers<double>(frame, dtype);
-    case DType::i8: return read_numbers<int8_t>(frame, dtype);
-    case DType::i16: return read_numbers<int16_t>(frame, dtype);
-    case DType::i32: return read_numbers<int32_t>(frame, dtype);
-    case DType::i64: return read_numbers<int64_t>(frame, dtype);
-    case DType::u8: return read_numbers<uint8_t>(frame, dtype);
-    case DType::u16: return read_numbers<uint16_t>(frame, dtype);
-    case DType::u32: return read_numbers<uint32_t>(frame, dtype);
-    case DType::u64: return read_numbers<uint64_t>(frame, dtype);
-    default: return read_numbers<bool>(frame, dtype);
-  }
+  by_type(dtype, [&]<class T>(T) { read_numbers<T>(frame, dtype); });
 }
 
 }  // namespace dvm
