@@ -124,11 +124,11 @@ def _broadcast_unknown(node: Node, a: Dim, b: Dim, facts: Facts) -> Dim:
 
 
 def _capped(a: Dim, b: Dim, facts: Facts) -> bool:
-    """Whether b is Min(a, ...) of nothing else that can be 1: then a is 1 exactly where b is."""
+    """Whether b is Min(a, ...) of nothing else that can be 1 or 0: then a is 1 exactly where b is."""
     if not isinstance(b, forms.Min):
         return False
     args = b.args
-    return a in args and all(arg == a or _is_never_one(arg, facts) for arg in args)
+    return a in args and all(arg == a or facts.bounds(arg)[0] > 1 for arg in args)
 
 
 def _take_below_cap(node: Node, a: Dim, b: Dim, facts: Facts) -> None:

@@ -7,7 +7,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import dvm_graph
-from tests.end_to_end.reference import assert_all_close, model_from_text
+from tests.end_to_end.reference import assert_agrees, assert_all_close, model_from_text
 
 BODIES = {
     "sum": "y = Add(a, b)",
@@ -82,6 +82,19 @@ def test_dims_that_do_not_broadcast(fuse: bool) -> None:
     with pytest.raises(dvm_graph.ShapeError):
         model.run({"a": ones, "b": np.ones((4, 2), np.float32)})
     assert model.run({"a": ones, "b": np.ones((1, 3), np.float32)})[0].shape == (4, 3)
+
+
+def test_rows_and_the_first_of_them() -> None:
+    """Of a single row, the first none broadcast with it; of several, as many as there are."""
+    assert_agrees(
+        """g (float[n] x, float[m] z) => (float[k] y) <int64[1] first = {0}, int64[1] two = {2}> {
+            s = Shape (z) e = Mul (s, two)
+            a = Exp (x) b = Slice (a, first, e)
+            y = Sub (a, b)
+        }""",
+        *({"x": (n,), "z": (m,)} for n in (0, 1, 2, 5) for m in (0, 1, 3) if n < 2 or n <= 2 * m),
+        strict=True,
+    )
 
 
 @pytest.mark.parametrize("fallbacks", ["if_needed", "always", "operators"])

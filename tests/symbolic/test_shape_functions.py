@@ -202,6 +202,14 @@ def test_a_dim_that_broadcasts_with_its_own_cap_stays_below_it() -> None:
     assert case.facts.prove_less_equal(seq, 512).yes
 
 
+def test_a_dim_that_broadcasts_with_its_own_cap_may_be_one_where_that_is_nothing() -> None:
+    case = Case()
+    x, pairs = case.operand((1, 8), [True, False]), case.dim(0, True)
+    cap = dims.minimum(x.shape[0], dims.mul(2, pairs))
+    table = Value("table", DType.FLOAT32, (cap, 8))
+    assert case.shape(case.builder.add(x, table)) == (0, 8)
+
+
 def test_matmul_makes_its_k_axes_equal() -> None:
     case = Case()
     a, b = case.operand((2, 0), [True, True]), case.operand((0, 4), [True, True])
