@@ -448,9 +448,9 @@ class Facts:
 
 
 def _has_no_root(gap: Polynomial) -> bool:
-    """Whether the terms with symbols have a common factor that the constant lacks."""
+    """Whether the terms with symbols, of which there are some, have a common factor that the constant lacks."""
     number, _ = content({m: c for m, c in gap.items() if m})
-    return bool(number) and gap.get(UNIT, 0) % number != 0
+    return gap.get(UNIT, 0) % number != 0
 
 
 def _inverse(end: float, shift: Any, scale: Any) -> float:

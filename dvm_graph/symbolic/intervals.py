@@ -194,12 +194,10 @@ def _relax_floordiv(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) ->
 
 
 def _relax_mod(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    top, divisor = atom.args
+    top, _ = atom.args
     if scale > 0 or bounds(top, ranges)[0] < 0:
         return _NOTHING
-    # for top >= 0 the remainder is at most top, for any divisor >= 0
-    if bounds(divisor, ranges)[0] < 0:
-        return _NOTHING
+    # for top >= 0 the remainder is at most top: of a negative divisor it is not above 0
     return [plus(rest, polynomial(top), scale)], any
 
 
@@ -239,20 +237,16 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> Interval:
         return NONNEGATIVE
     if isinstance(atom, Opaque):
         return atom.bounds
-    rule = _ATOM_BOUNDS.get(type(atom))
-    if rule is None:
-        return EVERYTHING
-    return rule(*(bounds(arg, ranges) for arg in atom.args))
+    return _ATOM_BOUNDS[type(atom)](*(bounds(arg, ranges) for arg in atom.args))
 
 
 def _floordiv_bounds(top: Interval, divisor: Interval) -> Interval:
     if divisor[0] < 0:
         return EVERYTHING
-    # a divisor of 0 is an error, or 0 // 0 = 0
+    # a divisor of 0 is an error, or 0 // 0, which is 0 as 0 // 1 is
     ends = (max(divisor[0], 1), max(divisor[1], 1))
     quotients = [_floor(a, b) for a in top for b in ends]
-    low, high = min(quotients), max(quotients)
-    return (low, high) if divisor[0] > 0 else (min(low, 0), max(high, 0))
+    return min(quotients), max(quotients)
 
 
 def _mod_bounds(top: Interval, divisor: Interval) -> Interval:

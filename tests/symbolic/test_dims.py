@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import assume, given, settings
 
@@ -144,6 +146,39 @@ def test_bounds_of_numbers_beyond_floats(degree: int) -> None:
         for number in (0, 1, 2**40):
             result = sign * huge * min(huge + number, number**30) * (number + 1) ** degree
             assert low <= result <= high
+
+
+_FREE = dims.opaque(dims.product([A] * 30))
+"""Nothing bounds it from above."""
+QUOTIENTS = [
+    *((dims.add(A, 5), dims.sub(B, 2)), (dims.sub(A, 5), dims.sub(B, 2)), (dims.sub(A, 5), B)),
+    *((dims.sub(5, A), dims.add(B, 1)), (A, dims.sub(B, 1)), (5, dims.sub(2, B)), (-5, B)),
+    *((_FREE, dims.add(B, 1)), (dims.neg(_FREE), dims.add(B, 2)), (dims.sub(_FREE, 3), B)),
+    *((A, dims.add(_FREE, 1)), (dims.sub(A, 5), dims.add(_FREE, 1)), (-3, _FREE), (_FREE, 3)),
+    *((dims.sub(_FREE, 9), dims.add(_FREE, 2)), (dims.minimum(A, 2), B), (-1, dims.minimum(B, 2))),
+]
+
+
+@pytest.mark.parametrize(("top", "divisor"), QUOTIENTS)
+def test_bounds_of_quotients_and_remainders(top: Dim, divisor: Dim) -> None:
+    quotient, remainder = dims.floordiv(top, divisor), dims.mod(top, divisor)
+    ends = [*bounds(quotient), *bounds(remainder)]
+    for a, b in itertools.product(range(8), repeat=2):
+        x, y = (dims.substitute(dim, {A: a, B: b}) for dim in (top, divisor))
+        if y or not x:
+            q, r = (x // y, x % y) if y else (0, 0)
+            assert ends[0] <= q <= ends[1]
+            assert ends[2] <= r <= ends[3]
+
+
+def test_bounds_are_near() -> None:
+    difference = dims.opaque(dims.sub(A, 2))
+    assert bounds(dims.mul(difference, difference))[0] == 0
+    assert bounds(dims.mod(difference, 4)) == (0, 3)
+    assert bounds(dims.mod(dims.minimum(A, 2), B)) == (0, 2)
+    assert bounds(dims.floordiv(A, dims.add(B, 1))) == bounds(A)
+    assert bounds(dims.floordiv(dims.minimum(A, 7), dims.add(B, 2))) == (0, 3)
+    assert bounds(dims.opaque(dims.minimum(A, 7))) == (0, 7)
 
 
 @pytest.mark.parametrize("shift", range(-7, 3))

@@ -191,6 +191,14 @@ def test_a_range_of_one_value_is_an_equality(facts: Facts) -> None:
     assert facts.canonical(dims.add(s, 1)) == 4
 
 
+def test_ranges_of_what_is_not_linear_say_nothing_of_a_symbol(facts: Facts) -> None:
+    s, t = facts.symbols.get("s"), facts.symbols.get("t")
+    facts.assume_range(dims.mul(s, s), 4, 9, "squares")
+    facts.assume_range(dims.mul(s, t), 4, 9, "pairs")
+    assert facts.bounds(s) == facts.bounds(t) == Facts().bounds(s)
+    assert facts.prove_less_equal(4, s).unknown
+
+
 def test_multiples(facts: Facts) -> None:
     s, b = facts.symbols.get("s"), facts.symbols.get("b")
     assert facts.divides(s, dims.mul(b, s))
