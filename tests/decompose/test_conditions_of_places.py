@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.end_to_end.reference import Array, Feeds, assert_agrees
+import dvm_graph
+from tests.end_to_end.reference import Array, Feeds, assert_agrees, model_from_text
 
 _INT, _LONG = 2**31 - 1, 2**63 - 1
 
@@ -166,3 +167,14 @@ def test_places_that_are_gathered(extents: str, given: bool) -> None:
     text = f"g (float[{extents}] x{inputs if given else ''}) => ({outputs}) {{ {nodes} }}"
     feeds: Feeds = {"x": (3, 4), **(indices if given else {})}
     assert_agrees(text, feeds, constants=None if given else indices, strict=True)
+
+
+def test_what_is_left_beside_a_dim_of_0() -> None:
+    """Where zeros are as they are; onnxruntime multiplies those extents that are none."""
+    text = """g (float[n, m] x) => (float[a, b] y) <int64[1] rest = {-1}> {
+        n = Shape <start = 0, end = 1> (x) t = Concat <axis = 0> (n, rest)
+        y = Reshape <allowzero = 1> (x, t)
+    }"""
+    assert_agrees(text, *({"x": shape} for shape in ((2, 3), (0, 3), (2, 0))), strict=True)
+    model = dvm_graph.optimize(model_from_text(text))
+    assert model.run({"x": np.zeros((0, 0), np.float32)})[0].shape == (0, 0)

@@ -130,6 +130,13 @@ ATTENTIONS = [
     ),
     Case(
         "Attention",
+        [Tensor(("b", 4, 1, 8)), SHARED, SHARED, None, PAST, PAST],
+        {"is_causal": 1},
+        outputs=3,
+        opset=24,
+    ),
+    Case(
+        "Attention",
         [QUERY, KEY, KEY, None, None, None, Tensor(("b",), "int64", 1, 3)],
         opset=24,
     ),
