@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dvm_graph
 from dvm_graph.import_ import cuts_sums_of_bytes
 from tests.decompose.reference import Array, Case, Tensor, decomposed, vendor_operators
 from tests.decompose.test_contrib_fused import contrib
 from tests.decompose.test_contrib_quantized import I8, U8, check_quantized, scale, zero
+from tests.end_to_end.reference import session
 
 GENERATOR = np.random.default_rng(7)
 COLUMNS = np.float32([0.01, 0.02, 0.03, 0.04, 0.05])
@@ -160,3 +162,22 @@ def test_bytes_by_constants_are_multiplied_as_such() -> None:
     products = [node for node in graph.nodes if node.op == "matmul"]
     assert [value.dtype.short for value in products[0].inputs if value] == ["u8", "i8"]
     assert products[0].output.dtype.short == "i32"
+
+
+@pytest.mark.parametrize("op", ["MatMulIntegerToFloat", "DynamicQuantizeMatMul"])
+def test_a_bias_is_added_to_products_by_several_matrices(op: str) -> None:
+    """Which onnxruntime leaves out where each column has a scale."""
+    dynamic = op == "DynamicQuantizeMatMul"
+    x = Tensor((3, 40)) if dynamic else Tensor((3, 40), *U8)
+    bias = np.arange(5, dtype=np.float32) + 1
+    operands = [x, integers((2, 40, 5)), *([] if dynamic else [scale(0.02)]), COLUMNS]
+    feeds = {"x0": x.draw(np.random.default_rng(0), {})}
+    without, added = (
+        dvm_graph.optimize(contrib(op, [*operands, *more], empty=False).model(), strict=True)
+        for more in ([], [None] * (1 if dynamic else 2) + [bias])
+    )
+    (products,), (sums,) = without.run(feeds), added.run(feeds)
+    np.testing.assert_array_equal(sums, products + bias)
+    np.testing.assert_allclose(
+        products, session(contrib(op, operands).model()).run(None, feeds)[0], 1e-4, 1e-3
+    )
