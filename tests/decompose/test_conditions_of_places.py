@@ -79,6 +79,19 @@ def test_bounds_of_all_axes(axes: str, given: str) -> None:
     )
 
 
+@pytest.mark.parametrize("step", ["", ", st"])
+def test_bounds_of_axes_that_a_run_tells(step: str) -> None:
+    runs: list[Feeds] = [
+        {"x": shape, "a": integers(*axes)}
+        for shape, axes in itertools.product([(5, 4), (1, 3), (0, 3)], [(0, 1), (1, 0), (-1, 0)])
+    ]
+    assert_agrees(
+        f"g (float[n, m] x, int64[2] a) => (float[k, l] y) {{ y = Slice (x, s, e, a{step}) }}",
+        *runs,
+        constants={"s": integers(0, 1), "e": integers(_LONG, -1), "st": integers(1, 2)},
+    )
+
+
 def test_bounds_that_extents_tell() -> None:
     runs: list[Feeds] = [
         {"x": (n, 2), "z": (m,)} for n, m in itertools.product((5, 1, 0), (0, 1, 3, 7))

@@ -174,6 +174,20 @@ def test_axes_that_stay_as_long(mode: str, scales: tuple[float, ...], known: boo
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", [(1.125, 1.125), (1.125, 1.5), (1.5, 1.125)])
+@pytest.mark.parametrize("known", [2, 3])
+def test_axes_of_which_one_is_known_to_stay_as_long(
+    mode: str, scales: tuple[float, ...], known: int
+) -> None:
+    for shape in ((1, 3, 5, 7), (1, 3, 5, 1), (1, 3, 1, 5)):
+        model = model_of(scales, mode=mode)
+        model.graph.input[0].type.tensor_type.shape.dim[known].dim_value = shape[known]
+        x = images(shape)
+        expected = session(model).run(None, {"x": x})
+        assert_all_close(dvm_graph.optimize(model, strict=True).run({"x": x}), expected, 16)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_axes_that_stay_as_long_by_scales_that_are_fed(mode: str, transform: str) -> None:
     model = resized(
