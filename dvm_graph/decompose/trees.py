@@ -133,6 +133,8 @@ def tree_ensemble_classifier(builder: Builder, node: Node, operands: Operands) -
         x = _rows(builder, required(node, operands, 0))
         forest = _listed(node, x.dtype, "class", len(labels))
         base = _numbers(node, "base_values", x.dtype)
+        if len(labels) == 2 and forest.entry_targets.any():
+            return _of_both(builder, node, x, forest, base, labels, transform)
         if len(labels) == 2:
             return _one_of_two(builder, node, x, forest, base, labels, transform)
         if base.size not in (0, len(labels)):
@@ -179,6 +181,33 @@ def _one_of_two(
         both = builder.concat([builder.neg(score), score], 1)
     place = builder.cast(builder.reshape(wins, shape_of(score)[:1]), DType.INT64)
     return [labelled(builder, node, place, labels), both]
+
+
+def _of_both(
+    builder: Builder,
+    node: Node,
+    x: Value,
+    forest: _Ordered,
+    base: _Floats,
+    labels: Words | _Ints,
+    transform: str,
+) -> Results:
+    """Where leaves speak of both classes: each has its score, and the second is it where its own is over 0.
+
+    Numbers as labels are 0 and 1: what others stand for is onnxruntime's affair, which says 0 and 1 all the same.
+    """
+    if base.size or not _always_said(forest, 2):
+        return None
+    if isinstance(labels, np.ndarray) and labels.tolist() != [0, 1]:
+        return None
+    sums = _sums(builder, node, x, forest, 2, "SUM")
+    scores = _results(builder, transform, sums, DType.FLOAT32)
+    if scores is None:
+        return None
+    second = builder.slice(sums, (0, 1), (shape_of(sums)[0], 1))
+    wins = builder.gt(second, builder.scalar(0, x.dtype))
+    place = builder.cast(builder.reshape(wins, shape_of(sums)[:1]), DType.INT64)
+    return [labelled(builder, node, place, labels), *scores]
 
 
 def _results(builder: Builder, transform: str, sums: Value, dtype: DType) -> Results:
