@@ -127,8 +127,7 @@ class PositionFolder {
     numbers.offset = sum.first;
     numbers.strides = sum.strides;
     node = {.op = PlanOp::iota_, .dtype = DType::i64, .element = node.element, .axes = node.axes};
-    node.access = static_cast<int32_t>(plan_.accesses.size());
-    plan_.accesses.push_back(numbers);
+    node.access = plan_.add(numbers);
     return true;
   }
 

@@ -146,10 +146,7 @@ class IntegerNarrower {
   }
 
   Known summed(const NormalNode& node, const Range& each) const {
-    int64_t count = 1;
-    for (int axis = 0; axis < plan_.rank; ++axis) {
-      if (node.reduce_axes & bit(axis)) count *= plan_.extents[axis];
-    }
+    const int64_t count = plan_.elements(node.reduce_axes);
     Range all{};
     if (__builtin_mul_overflow(each.least, count, &all.least) ||
         __builtin_mul_overflow(each.greatest, count, &all.greatest))
@@ -222,7 +219,7 @@ class IntegerNarrower {
         input = is_select && k == 0 ? wide(input) : narrow(input);
       }
       if (computed) node.dtype = DType::i32;
-      (computed ? place.narrow : place.wide) = push(node);
+      (computed ? place.narrow : place.wide) = plan_.add(node);
       return;
     }
     const int32_t source = node.inputs[0];
@@ -234,27 +231,22 @@ class IntegerNarrower {
       }
       if (exists) {
         node.inputs[0] = narrow(source);
-        place.wide = push(node);
+        place.wide = plan_.add(node);
         return;
       }
     }
     for (int32_t& input : node.inputs) {
       if (input >= 0) input = wide(input);
     }
-    place.wide = push(node);
+    place.wide = plan_.add(node);
   }
 
   bool both_narrow(const NormalNode& node) const {
     return compares(node.op) && range(node.inputs[0]) && range(node.inputs[1]);
   }
 
-  int32_t push(const NormalNode& node) {
-    plan_.nodes.push_back(node);
-    return static_cast<int32_t>(plan_.nodes.size()) - 1;
-  }
-
   int32_t cast(int32_t from, uint32_t axes, DType to) {
-    return push({.op = PlanOp::cast_, .dtype = to, .axes = axes, .inputs = {from, -1, -1}});
+    return plan_.add({.op = PlanOp::cast_, .dtype = to, .axes = axes, .inputs = {from, -1, -1}});
   }
 
   int32_t wide(int32_t index) {
@@ -275,7 +267,7 @@ class IntegerNarrower {
       NormalNode fill = source;
       fill.dtype = DType::i32;
       fill.immediate = immediate_bits(DType::i32, 0, static_cast<int64_t>(source.immediate));
-      return push(fill);
+      return plan_.add(fill);
     }
     if (source.op == PlanOp::iota_) return cast(wide, source.axes, DType::i32);
     const int32_t from = plan_.nodes[static_cast<size_t>(wide)].inputs[0];

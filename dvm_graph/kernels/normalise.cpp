@@ -315,6 +315,48 @@ uint32_t NormalPlan::reduced_axes() const {
   return axes;
 }
 
+int64_t NormalPlan::elements(uint32_t axes) const {
+  int64_t count = 1;
+  for (int axis = 0; axis < rank; ++axis) {
+    if (axes & bit(axis)) count *= extents[axis];
+  }
+  return count;
+}
+
+int32_t NormalPlan::add(const NormalNode& node) {
+  nodes.push_back(node);
+  return static_cast<int32_t>(nodes.size()) - 1;
+}
+
+int32_t NormalPlan::add(const NormalAccess& access) {
+  accesses.push_back(access);
+  return static_cast<int32_t>(accesses.size()) - 1;
+}
+
+int32_t NormalPlan::add_load(DType dtype, uint32_t axes, const NormalAccess& from) {
+  return add({.op = PlanOp::load_, .dtype = dtype, .axes = axes, .access = add(from)});
+}
+
+int32_t NormalPlan::add_store(int32_t input, const NormalAccess& to) {
+  const NormalNode& stored = nodes[static_cast<size_t>(input)];
+  return add({.op = PlanOp::store_,
+              .dtype = stored.dtype,
+              .axes = stored.axes,
+              .inputs = {input, -1, -1},
+              .access = add(to)});
+}
+
+int32_t NormalPlan::add_from(const NormalPlan& other, NormalNode node) {
+  for (int32_t* access : {&node.access, &node.weights, &node.numbers}) {
+    if (*access >= 0) *access = add(other.accesses[static_cast<size_t>(*access)]);
+  }
+  if (node.window >= 0) {
+    windows.push_back(other.windows[static_cast<size_t>(node.window)]);
+    node.window = static_cast<int32_t>(windows.size()) - 1;
+  }
+  return add(node);
+}
+
 uint64_t immediate_bits(DType dtype, double scalar, int64_t integer) {
   uint64_t bits = 0;
   const auto put = [&bits](auto value) { std::memcpy(&bits, &value, sizeof value); };

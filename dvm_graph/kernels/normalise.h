@@ -90,6 +90,20 @@ struct NormalPlan {
 
   // The matmul is the inner product of its plan: its columns are what the other one contracts.
   bool is_inner(const NormalNode& matmul) const { return matmul.axes >> k_axis & 1; }
+
+  bool has_role(int axis) const {  // it is one of a product, not of the batch
+    return axis == m_axis || axis == n_axis || axis == k_axis || axis == inner_k_axis;
+  }
+
+  int64_t elements(uint32_t axes) const;  // of what varies along these
+
+  // Behind all others; returns the index.
+  int32_t add(const NormalNode& node);
+  int32_t add(const NormalAccess& access);
+  int32_t add_load(DType dtype, uint32_t axes, const NormalAccess& from);
+  int32_t add_store(int32_t input, const NormalAccess& to);
+  // A node of another plan, and what it accesses there; its operands are nodes of this one.
+  int32_t add_from(const NormalPlan& other, NormalNode node);
 };
 
 // `room`: by axis, more than 0 where the plan is to serve for up to so many elements, of which

@@ -62,14 +62,9 @@ void reorder_axes(NormalPlan& plan, const int* order, int count) {
 
 namespace {
 
-bool has_role(const NormalPlan& plan, int axis) {
-  return axis == plan.m_axis || axis == plan.n_axis || axis == plan.k_axis ||
-         axis == plan.inner_k_axis;
-}
-
 // Axes a and b, neighbours but for axes of extent 1, are one axis to every node and access.
 bool mergeable(const NormalPlan& plan, int a, int b) {
-  if (has_role(plan, a) || (has_role(plan, b) && b != plan.m_axis)) return false;
+  if (plan.has_role(a) || (plan.has_role(b) && b != plan.m_axis)) return false;
   if (plan.open[b].is_open()) return false;  // rows may end before the next one begins
   for (const NormalNode& node : plan.nodes) {
     if ((node.axes >> a & 1) != (node.axes >> b & 1)) return false;
@@ -87,7 +82,7 @@ void merge_axes(NormalPlan& plan, std::vector<uint8_t>& keep, std::vector<int32_
   int stay[kMaxDomainRank] = {}, order[kMaxDomainRank] = {};
   int staying = 0, count = 0;
   for (int axis = 0; axis < plan.rank; ++axis) {
-    if (plan.extents[axis] != 1 || has_role(plan, axis)) stay[staying++] = axis;
+    if (plan.extents[axis] != 1 || plan.has_role(axis)) stay[staying++] = axis;
   }
   int64_t extents[kMaxDomainRank] = {}, extent = 1;
   OpenAxis open[kMaxDomainRank], first;  // only the outermost of those that go up in one is open
@@ -126,7 +121,7 @@ int longest_axis_without_b(const NormalPlan& plan) {
   }
   int best = -1;
   for (int axis = 0; axis < plan.rank; ++axis) {
-    if (has_role(plan, axis) || !(candidates & bit(axis))) continue;
+    if (plan.has_role(axis) || !(candidates & bit(axis))) continue;
     if (best < 0 || plan.extents[axis] >= plan.extents[best]) best = axis;
   }
   return best;

@@ -143,9 +143,7 @@ class Allocator {
 
 }  // namespace
 
-int64_t place_bytes(const TileBuffer& buffer) {
-  return (buffer.bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
+int64_t place_bytes(const TileBuffer& buffer) { return aligned(buffer.bytes); }
 
 void allocate_local(TileCode& code, const Target& target, AllocatorScratch& scratch) {
   uint32_t used = 0;

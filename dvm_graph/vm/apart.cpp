@@ -3,7 +3,7 @@
 #include "kernels/numbers.h"
 #include "kernels/order_axes.h"
 #include "vm/lower.h"
-#include "vm/program.h"
+#include "vm/workspace.h"
 
 namespace dvm {
 namespace {
@@ -36,7 +36,7 @@ class Taker {
     for (int k = 0; k < 3; ++k) {
       if (node.inputs[k] >= 0) inputs[k] = add_operand(node.inputs[k], plan);
     }
-    const int32_t result = add_node(node, plan);
+    const int32_t result = plan.add_from(plan_, node);
     for (int k = 0; k < 3; ++k) plan.nodes[result].inputs[k] = inputs[k];
     if (node.op != PlanOp::store_) hand_over(index, result, plan);
     drop_unused_axes(plan);
@@ -54,55 +54,14 @@ class Taker {
   // What is read at once, or the workspace where an earlier plan left it.
   int32_t add_operand(int32_t index, NormalPlan& plan) const {
     const NormalNode& node = plan_.nodes[index];
-    if (is_lazy(node.op)) return add_node(node, plan);
-    NormalNode load;
-    load.op = PlanOp::load_;
-    load.dtype = node.dtype;
-    load.axes = node.axes;
-    load.access = add_access(places_[index], plan);
-    plan.nodes.push_back(load);
-    return static_cast<int32_t>(plan.nodes.size()) - 1;
-  }
-
-  int32_t add_node(NormalNode node, NormalPlan& plan) const {
-    for (int32_t* access : {&node.access, &node.weights, &node.numbers}) {
-      if (*access >= 0) *access = add_access(plan_.accesses[*access], plan);
-    }
-    if (node.window >= 0) {
-      plan.windows.push_back(plan_.windows[node.window]);
-      node.window = static_cast<int32_t>(plan.windows.size()) - 1;
-    }
-    plan.nodes.push_back(node);
-    return static_cast<int32_t>(plan.nodes.size()) - 1;
-  }
-
-  static int32_t add_access(const NormalAccess& access, NormalPlan& plan) {
-    plan.accesses.push_back(access);
-    return static_cast<int32_t>(plan.accesses.size()) - 1;
+    if (is_lazy(node.op)) return plan.add_from(plan_, node);
+    return plan.add_load(node.dtype, node.axes, places_[index]);
   }
 
   void hand_over(size_t index, int32_t result, NormalPlan& plan) {
     const NormalNode& node = plan_.nodes[index];
-    NormalAccess& place = places_[index];
-    place.value = kWorkspace;
-    place.storage = node.dtype;
-    place.element_bytes = static_cast<int64_t>(size_of(node.dtype));
-    place.offset = out_.workspace_bytes / place.element_bytes;
-    int64_t volume = 1;
-    for (int axis = plan_.rank - 1; axis >= 0; --axis) {
-      if (!(node.axes & bit(axis))) continue;
-      place.strides[axis] = volume;
-      volume *= plan_.extents[axis];
-    }
-    const int64_t bytes = volume * place.element_bytes;
-    out_.workspace_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    NormalNode store;
-    store.op = PlanOp::store_;
-    store.dtype = node.dtype;
-    store.axes = node.axes;
-    store.inputs[0] = result;
-    store.access = add_access(place, plan);
-    plan.nodes.push_back(store);
+    places_[index] = take_workspace(plan_, node.axes, node.dtype, out_.workspace_bytes);
+    plan.add_store(result, places_[index]);
   }
 
   const NormalPlan& plan_;

@@ -161,39 +161,21 @@ std::vector<int64_t> tile(const Target& target, const std::vector<int64_t>& exte
   }
   access.value_bytes = volume * access.element_bytes;
   for (int32_t i = 0; i < 2; ++i) {
-    NormalNode load;
-    load.op = PlanOp::load_;
-    load.axes = all;
     access.value = i;
-    load.access = static_cast<int32_t>(plan.accesses.size());
-    plan.accesses.push_back(access);
-    plan.nodes.push_back(load);
+    plan.add_load(DType::f32, all, access);
   }
-  NormalNode sum;
-  sum.op = PlanOp::add_;
-  sum.axes = all;
-  sum.inputs[0] = 0;
-  sum.inputs[1] = 1;
-  plan.nodes.push_back(sum);
+  int32_t result = plan.add({.op = PlanOp::add_, .axes = all, .inputs = {0, 1, -1}});
   if (reduced != 0) {
-    NormalNode reduce;
-    reduce.op = PlanOp::reduce_sum_;
-    reduce.axes = all & ~reduced;
-    reduce.reduce_axes = reduced;
-    reduce.inputs[0] = 2;
-    plan.nodes.push_back(reduce);
+    result = plan.add({.op = PlanOp::reduce_sum_,
+                       .axes = all & ~reduced,
+                       .reduce_axes = reduced,
+                       .inputs = {result, -1, -1}});
   }
-  NormalNode store;
-  store.op = PlanOp::store_;
-  store.axes = all & ~reduced;
-  store.inputs[0] = static_cast<int32_t>(plan.nodes.size()) - 1;
   access.value = 2;
   for (int axis = plan.rank; axis-- > 0;) {
     if (reduced >> axis & 1) access.strides[axis] = 0;
   }
-  store.access = static_cast<int32_t>(plan.accesses.size());
-  plan.accesses.push_back(access);
-  plan.nodes.push_back(store);
+  plan.add_store(result, access);
   TileCode code;
   TilingRequest request;
   request.live = peak_live_bytes(plan, target);

@@ -297,7 +297,7 @@ PointerRegister CubeOperands::panel_pointer(const BlockedProduct& product,
     if (axis == plan_.piece_axis && a.dim >= 0) {
       pointer.steps[a.dim] = product.steps * columns * bytes;
     }
-    if (problem_.has_role(axis) || axis == plan_.piece_axis) continue;
+    if (problem_.plan().has_role(axis) || axis == plan_.piece_axis) continue;
     const int64_t dense = packed_k(product) * product.n;
     const int64_t step = packed_stride(access.strides[axis], dense, entry) * bytes;
     if (a.dim >= 0) pointer.steps[a.dim] = step;

@@ -176,7 +176,7 @@ bool CubeProblem::describe() {
   blocks_.n = plan_.extents[plan_.n_axis];
   blocks_.k = plan_.extents[plan_.k_axis];
   for (int axis = 0; axis < plan_.rank; ++axis) {
-    if (!has_role(axis)) blocks_.batch *= plan_.extents[axis];
+    if (!plan_.has_role(axis)) blocks_.batch *= plan_.extents[axis];
   }
   blocks_.element_bytes = static_cast<int64_t>(size_of(dtype_));
   blocks_.columns_per_panel = static_cast<int>(panel_columns(dtype_, target_));
@@ -233,15 +233,10 @@ bool CubeProblem::describe_beside() {
   return true;
 }
 
-bool CubeProblem::has_role(int axis) const {
-  return axis == plan_.m_axis || axis == plan_.n_axis || axis == plan_.k_axis ||
-         axis == plan_.inner_k_axis;
-}
-
 int64_t CubeProblem::batch_of(int32_t node) const {
   int64_t batch = 1;
   for (int axis = 0; axis < plan_.rank; ++axis) {
-    if (!has_role(axis) && (plan_.nodes[node].axes & bit(axis))) batch *= plan_.extents[axis];
+    if (!plan_.has_role(axis) && (plan_.nodes[node].axes & bit(axis))) batch *= plan_.extents[axis];
   }
   return batch;
 }

@@ -67,7 +67,6 @@ class CubeProblem {
   const WindowTile& windows() const { return windows_; }
   double cost() const { return shape_.cost - windows_.saved; }  // predicted, of one core
 
-  bool has_role(int axis) const;  // an axis of a product, not of the batch
   const NormalAccess& access_of(int32_t node) const;
   bool storage_is_register(int32_t node) const;
   bool bundled_patches(int32_t node) const;  // of images whose bundles are elements of A

@@ -8,6 +8,7 @@
 #include "vm/isa.h"
 #include "vm/program.h"
 #include "vm/target.h"
+#include "vm/workspace.h"
 
 namespace dvm {
 namespace {
@@ -35,13 +36,13 @@ class Cutter {
     out.has_prologue = a.op != PlanOp::load_ || plan_.accesses[a.access].storage != stored.storage;
     NormalAccess handed;
     if (out.has_prologue) {
-      handed = workspace(a.axes, stored.storage, out.workspace_bytes);
+      handed = take_workspace(plan_, a.axes, stored.storage, out.workspace_bytes);
       fill_prologue(out.prologue, product.inputs[0], handed);
       end(out.prologue);
       make_rest(out.rest, handed);
     }
     out.prologue_bytes = out.workspace_bytes;
-    const NormalAccess sums = workspace(product.axes, DType::f32, out.workspace_bytes);
+    const NormalAccess sums = take_workspace(plan_, product.axes, DType::f32, out.workspace_bytes);
     make_product(out, handed, sums);
     fill_epilogue(out.epilogue, sums);
     end(out.epilogue);
@@ -65,17 +66,17 @@ class Cutter {
     // As between kernels.
     const DType storage = handed.op == PlanOp::narrow_ ? handed.narrow_to : handed.element;
     out.workspace_bytes = 0;
-    const NormalAccess place = workspace(handed.axes, storage, out.workspace_bytes);
+    const NormalAccess place = take_workspace(plan_, handed.axes, storage, out.workspace_bytes);
     begin(out.inner, KernelKind::mix);
     out.inner.m_axis = plan_.m_axis;
     out.inner.n_axis = plan_.k_axis;
     out.inner.k_axis = plan_.inner_k_axis;
     out.inner.extents[plan_.n_axis] = 1;
-    store(out.inner, copy(out.inner, last), place);
+    out.inner.add_store(copy(out.inner, last), place);
     begin_product(out.rest, KernelKind::mix);
     out.rest.weighed = plan_.weighed;
     out.rest.extents[plan_.inner_k_axis] = 1;
-    renumbered_[last] = load(out.rest, handed.axes, place);
+    renumbered_[last] = out.rest.add_load(DType::f32, handed.axes, place);
     copy_stores(out.rest);
     return true;
   }
@@ -101,7 +102,7 @@ class Cutter {
     NormalNode scaled = product;
     scaled.inputs[0] = renumbered_[scales.back()];
     scaled.inputs[1] = renumbered_[product.inputs[1]];
-    renumbered_[scales.back()] = add(out, scaled);
+    renumbered_[scales.back()] = out.add(scaled);
     for (size_t i = 0; i < plan_.nodes.size(); ++i) copy(out, static_cast<int32_t>(i));
     return true;
   }
@@ -197,22 +198,6 @@ class Cutter {
                                [&](int32_t input) { return input >= 0 && folds_k(input); });
   }
 
-  NormalAccess workspace(uint32_t axes, DType storage, int64_t& used) const {
-    NormalAccess place;
-    place.value = kWorkspace;
-    place.storage = storage;
-    place.element_bytes = static_cast<int64_t>(size_of(storage));
-    place.offset = used / place.element_bytes;
-    int64_t volume = 1;
-    for (int axis = plan_.rank - 1; axis >= 0; --axis) {
-      if (!(axes & bit(axis))) continue;
-      place.strides[axis] = volume;
-      volume *= plan_.extents[axis];
-    }
-    used += ceil_div(volume * place.element_bytes, kAlignment) * kAlignment;
-    return place;
-  }
-
   void begin(NormalPlan& plan, KernelKind kind) {
     plan = {};
     plan.kind = kind;
@@ -229,16 +214,6 @@ class Cutter {
     plan.k_axis = plan_.k_axis;
   }
 
-  static int32_t add_access(NormalPlan& plan, const NormalAccess& access) {
-    plan.accesses.push_back(access);
-    return static_cast<int32_t>(plan.accesses.size()) - 1;
-  }
-
-  static int32_t add(NormalPlan& plan, const NormalNode& node) {
-    plan.nodes.push_back(node);
-    return static_cast<int32_t>(plan.nodes.size()) - 1;
-  }
-
   // A node and all that it needs, once.
   int32_t copy(NormalPlan& plan, int32_t index) {
     if (renumbered_[index] >= 0) return renumbered_[index];
@@ -246,32 +221,7 @@ class Cutter {
     for (int32_t& input : node.inputs) {
       if (input >= 0) input = copy(plan, input);
     }
-    for (int32_t* access : {&node.access, &node.weights, &node.numbers}) {
-      if (*access >= 0) *access = add_access(plan, plan_.accesses[*access]);
-    }
-    if (node.window >= 0) {
-      plan.windows.push_back(plan_.windows[node.window]);
-      node.window = static_cast<int32_t>(plan.windows.size()) - 1;
-    }
-    return renumbered_[index] = add(plan, node);
-  }
-
-  static int32_t load(NormalPlan& plan, uint32_t axes, const NormalAccess& from) {
-    NormalNode node;
-    node.op = PlanOp::load_;
-    node.axes = axes;
-    node.access = add_access(plan, from);
-    return add(plan, node);
-  }
-
-  static void store(NormalPlan& plan, int32_t input, const NormalAccess& to) {
-    NormalNode node;
-    node.op = PlanOp::store_;
-    node.axes = plan.nodes[input].axes;
-    node.dtype = plan.nodes[input].dtype;
-    node.inputs[0] = input;
-    node.access = add_access(plan, to);
-    add(plan, node);
+    return renumbered_[index] = plan.add_from(plan_, node);
   }
 
   static void end(NormalPlan& plan) {
@@ -281,7 +231,7 @@ class Cutter {
 
   void fill_prologue(NormalPlan& plan, int32_t a, const NormalAccess& to) {
     begin(plan, KernelKind::vector);
-    store(plan, copy(plan, a), to);
+    plan.add_store(copy(plan, a), to);
   }
 
   void begin_product(NormalPlan& plan, KernelKind kind) {
@@ -296,23 +246,24 @@ class Cutter {
     begin_product(plan, KernelKind::cube);
     NormalNode product = plan_.nodes[product_];
     const NormalNode& left = plan_.nodes[product.inputs[0]];
-    product.inputs[0] = out.has_prologue ? load(plan, left.axes, a) : copy(plan, product.inputs[0]);
+    product.inputs[0] =
+        out.has_prologue ? plan.add_load(DType::f32, left.axes, a) : copy(plan, product.inputs[0]);
     product.inputs[1] = copy(plan, product.inputs[1]);
-    store(plan, add(plan, product), to);
+    plan.add_store(plan.add(product), to);
   }
 
   // Everything but what A is computed from.
   void make_rest(NormalPlan& plan, const NormalAccess& a) {
     begin_product(plan, KernelKind::mix);
     const int32_t left = plan_.nodes[product_].inputs[0];
-    renumbered_[left] = load(plan, plan_.nodes[left].axes, a);
+    renumbered_[left] = plan.add_load(DType::f32, plan_.nodes[left].axes, a);
     copy_stores(plan);
   }
 
   // From the product in the workspace on.
   void fill_epilogue(NormalPlan& plan, const NormalAccess& from) {
     begin(plan, KernelKind::vector);
-    renumbered_[product_] = load(plan, plan_.nodes[product_].axes, from);
+    renumbered_[product_] = plan.add_load(DType::f32, plan_.nodes[product_].axes, from);
     copy_stores(plan);
   }
 

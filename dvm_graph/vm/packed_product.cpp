@@ -11,7 +11,7 @@ namespace dvm {
 namespace {
 
 bool is_batch(const CubeProblem& problem, const NormalAccess& b, int axis) {
-  return !problem.has_role(axis) && b.strides[axis] != 0;
+  return !problem.plan().has_role(axis) && b.strides[axis] != 0;
 }
 
 // Of the tiles, what packing takes as the plan is.
@@ -89,8 +89,7 @@ std::optional<CubeProblem> pack(const CubeProblem& problem, bool transformed, Pa
   const bool patches = plan.nodes[product.a].op == PlanOp::patches_;
   if (!patches && packing_within(problem, terms) <= before) return std::nullopt;
   out.plan = plan;
-  out.plan.nodes[product.b].access = static_cast<int32_t>(plan.accesses.size());
-  out.plan.accesses.push_back(out.to);
+  out.plan.nodes[product.b].access = out.plan.add(out.to);
   out.workspace_bytes = packed_bytes(out.to.panel_k, product.n, matrices, problem.dtype(), target);
   std::optional<CubeProblem> packed(std::in_place, out.plan, target);
   const bool less = packed->shape().rows > 0 && packed->cost() + before < problem.cost();

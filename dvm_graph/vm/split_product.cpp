@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/numbers.h"
-#include "vm/program.h"
+#include "vm/workspace.h"
 
 namespace dvm {
 namespace {
@@ -17,36 +17,24 @@ class Splitter {
     const auto is_product = [](const NormalNode& node) { return node.op == PlanOp::matmul_; };
     product_ = static_cast<int32_t>(std::find_if(plan.nodes.begin(), plan.nodes.end(), is_product) -
                                     plan.nodes.begin());
-    describe_workspace();
   }
 
   void build() {
     const int64_t whole = k_ / depth_, rest = k_ % depth_;
     const int64_t pieces = whole + (rest > 0 ? 1 : 0);
+    out_.workspace_bytes = before_;
+    workspace_ = shifted(
+        take_workspace(plan_, product().axes, product().dtype, out_.workspace_bytes, pieces));
+    volume_ = plan_.elements(product().axes);
+    workspace_.strides[kPieceAxis] = volume_;
     build_partial(out_.partial, whole, depth_, 0);
     out_.has_rest = rest > 0;
     if (out_.has_rest) build_partial(out_.rest, 1, rest, whole);
     build_join(pieces);
-    const int64_t bytes = pieces * volume_ * workspace_.element_bytes;
-    out_.workspace_bytes = before_ + ceil_div(bytes, 64) * 64;
   }
 
  private:
   const NormalNode& product() const { return plan_.nodes[product_]; }
-
-  // [pieces, axes of the product].
-  void describe_workspace() {
-    workspace_.value = kWorkspace;
-    workspace_.storage = product().dtype;
-    workspace_.element_bytes = static_cast<int64_t>(size_of(product().dtype));
-    workspace_.offset = before_ / workspace_.element_bytes;
-    for (int axis = plan_.rank - 1; axis >= 0; --axis) {
-      if (!(product().axes & bit(axis))) continue;
-      workspace_.strides[axis + 1] = volume_;
-      volume_ *= plan_.extents[axis];
-    }
-    workspace_.strides[kPieceAxis] = volume_;
-  }
 
   void start(NormalPlan& plan, KernelKind kind, int64_t pieces, int64_t k) const {
     plan.kind = kind;
@@ -67,21 +55,11 @@ class Splitter {
     return node;
   }
 
-  NormalAccess shifted(int32_t access) const {
-    NormalAccess out = plan_.accesses[access];
-    std::copy_backward(out.strides.begin(), out.strides.begin() + plan_.rank,
-                       out.strides.begin() + plan_.rank + 1);
-    out.strides[kPieceAxis] = 0;
-    return out;
-  }
-
-  static int32_t add(NormalPlan& plan, const NormalNode& node) {
-    plan.nodes.push_back(node);
-    return static_cast<int32_t>(plan.nodes.size()) - 1;
-  }
-  static int32_t add(NormalPlan& plan, const NormalAccess& access) {
-    plan.accesses.push_back(access);
-    return static_cast<int32_t>(plan.accesses.size()) - 1;
+  NormalAccess shifted(NormalAccess access) const {
+    const auto begin = access.strides.begin();
+    std::copy_backward(begin, begin + plan_.rank, begin + plan_.rank + 1);
+    access.strides[kPieceAxis] = 0;
+    return access;
   }
 
   // The products of `pieces` pieces of k from piece `first` on.
@@ -96,21 +74,15 @@ class Splitter {
       product.inputs[i] = load_piece(plan, product.inputs[i], first);
     }
     product.axes |= bit(kPieceAxis);
-    NormalNode store;
-    store.op = PlanOp::store_;
-    store.dtype = product.dtype;
-    store.axes = product.axes;
-    store.inputs[0] = add(plan, product);
     NormalAccess place = workspace_;
     place.offset += first * volume_;
-    store.access = add(plan, place);
-    add(plan, store);
+    plan.add_store(plan.add(product), place);
   }
 
   int32_t load_piece(NormalPlan& plan, int32_t operand, int64_t first) const {
     NormalNode load = shifted(plan_.nodes[operand]);
     load.axes |= bit(kPieceAxis);
-    NormalAccess access = shifted(load.access);
+    NormalAccess access = shifted(plan_.accesses[load.access]);
     const int64_t step = depth_ * access.strides[plan_.k_axis + 1];
     access.strides[kPieceAxis] = step;
     if (access.packed_panels) {
@@ -119,8 +91,8 @@ class Splitter {
     } else {
       access.offset += first * step;
     }
-    load.access = add(plan, access);
-    return add(plan, load);
+    load.access = plan.add(access);
+    return plan.add(load);
   }
 
   // The product becomes a sum over its pieces; what only it was computed from is left out.
@@ -140,9 +112,9 @@ class Splitter {
       }
       for (int32_t& input : node.inputs) input = input < 0 ? -1 : out_.renumber[input];
       for (int32_t* access : {&node.access, &node.weights, &node.numbers}) {
-        if (*access >= 0) *access = add(join, shifted(*access));
+        if (*access >= 0) *access = join.add(shifted(plan_.accesses[*access]));
       }
-      out_.renumber[i] = add(join, node);
+      out_.renumber[i] = join.add(node);
     }
   }
 
@@ -157,18 +129,14 @@ class Splitter {
   }
 
   int32_t add_sum(NormalPlan& join) const {
-    NormalNode load;
-    load.op = PlanOp::load_;
-    load.dtype = product().dtype;
-    load.axes = product().axes << 1 | bit(kPieceAxis);
-    load.access = add(join, workspace_);
+    const uint32_t axes = product().axes << 1;
     NormalNode sum;
     sum.op = PlanOp::reduce_sum_;
     sum.dtype = product().dtype;
-    sum.axes = product().axes << 1;
+    sum.axes = axes;
     sum.reduce_axes = bit(kPieceAxis);
-    sum.inputs[0] = add(join, load);
-    return add(join, sum);
+    sum.inputs[0] = join.add_load(product().dtype, axes | bit(kPieceAxis), workspace_);
+    return join.add(sum);
   }
 
   const NormalPlan& plan_;
@@ -176,7 +144,7 @@ class Splitter {
   const int64_t depth_, before_, k_;
   int32_t product_ = -1;
   NormalAccess workspace_;
-  int64_t volume_ = 1;
+  int64_t volume_ = 0;  // of a piece
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "kernels/numbers.h"
 #include "kernels/order_axes.h"
-#include "vm/program.h"
+#include "vm/workspace.h"
 
 namespace dvm {
 namespace {
@@ -138,60 +138,29 @@ class Splitter {
     }
   }
 
-  static void copy(size_t index, const NormalPlan& from, NormalPlan& to,
-                   std::vector<int32_t>& renumber) {
-    NormalNode node = from.nodes[index];
-    for (int32_t& input : node.inputs) input = input < 0 ? -1 : renumber[input];
-    renumber[index] = static_cast<int32_t>(to.nodes.size());
-    to.nodes.push_back(node);
-  }
   void copy(size_t index, NormalPlan& to, std::vector<int32_t>& renumber) const {
-    copy(index, plan_, to, renumber);
+    NormalNode node = plan_.nodes[index];
+    for (int32_t& input : node.inputs) input = input < 0 ? -1 : renumber[input];
+    renumber[index] = to.add(node);
   }
 
   // The partial plan stores the reduction of a piece, the join plan loads and reduces all pieces.
   void hand_over(size_t index) {
     const NormalNode& split = plan_.nodes[index];
-    NormalAccess access;
-    access.value = kWorkspace;
-    access.storage = split.dtype;
-    access.element_bytes = static_cast<int64_t>(size_of(split.dtype));
-    access.offset = out_.workspace_bytes / access.element_bytes;
-    const uint32_t pieces = split.axes | whole_axes_;
-    int64_t volume = 1;
-    for (int axis = plan_.rank - 1; axis >= 0; --axis) {
-      if (!(pieces & bit(axis))) continue;
-      access.strides[axis] = volume;
-      volume *= plan_.extents[axis];
-    }
-    out_.workspace_bytes += ceil_div(volume * pieces_ * access.element_bytes, 64) * 64;
-
-    NormalNode store;
-    store.op = PlanOp::store_;
-    store.dtype = split.dtype;
-    store.axes = pieces;
-    store.inputs[0] = out_.renumber_partial[index];
-    store.access = static_cast<int32_t>(out_.partial.accesses.size());
+    const uint32_t piece = split.axes | whole_axes_;
+    const int64_t volume = plan_.elements(piece);
+    NormalAccess access = take_workspace(plan_, piece, split.dtype, out_.workspace_bytes, pieces_);
     access.step_axis = axis_;
     access.tile_step = volume;
-    out_.partial.accesses.push_back(access);
-    out_.partial.nodes.push_back(store);
+    out_.partial.add_store(out_.renumber_partial[index], access);
 
     access.step_axis = -1;
     access.tile_step = 0;
     access.strides[axis_] = volume;
-    NormalNode load;
-    load.op = PlanOp::load_;
-    load.dtype = split.dtype;
-    load.axes = pieces | bit(axis_);
-    load.access = static_cast<int32_t>(out_.join.accesses.size());
-    out_.join.accesses.push_back(access);
     NormalNode join = split;
     join.reduce_axes = whole_axes_ | bit(axis_);
-    join.inputs[0] = static_cast<int32_t>(out_.join.nodes.size());
-    out_.join.nodes.push_back(load);
-    out_.renumber_join[index] = static_cast<int32_t>(out_.join.nodes.size());
-    out_.join.nodes.push_back(join);
+    join.inputs[0] = out_.join.add_load(split.dtype, piece | bit(axis_), access);
+    out_.renumber_join[index] = out_.join.add(join);
   }
 
   const NormalPlan& plan_;

@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 
+#include "kernels/numbers.h"
 #include "kernels/plan.h"
 #include "vm/isa.h"
 #include "vm/splitting.h"
@@ -15,6 +16,7 @@ namespace dvm {
 
 // Bytes, of values in local memory and in workspaces: as wide as the widest vector of any device.
 inline constexpr int64_t kAlignment = 64;
+constexpr int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
 
 // All of them positive once a device has filled them in, but for what it does not do.
 struct Costs {
