@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dvm_graph.decompose.arithmetic import with_axis
 from dvm_graph.decompose.host import add_host, fresh_dim
 from dvm_graph.decompose.operands import (
     constant_scalar,
@@ -230,7 +231,7 @@ def concat_from_sequence(builder: Builder, node: Node, operands: Operands) -> Re
     if sequence.members:
         parts = list(sequence.members)
         if stacks:
-            parts = [_with_axis(builder, value, axis) for value in parts]
+            parts = [with_axis(builder, value, axis) for value in parts]
         return [parts[0] if len(parts) == 1 else builder.concat(parts, axis)]
     dims = [
         fresh_dim(builder, node, 0, at) if dim is None else dim for at, dim in enumerate(held.shape)
@@ -239,11 +240,6 @@ def concat_from_sequence(builder: Builder, node: Node, operands: Operands) -> Re
         dims.insert(axis, None)
     dims[axis] = fresh_dim(builder, node, 0, axis)
     return add_host(builder, node, operands, (axis, stacks), [(held.dtype, tuple(dims))])
-
-
-def _with_axis(builder: Builder, x: Value, axis: int) -> Value:
-    shape = shape_of(x)
-    return builder.op("reshape", x, shape=(*shape[:axis], 1, *shape[axis:]))
 
 
 @decomposition("Optional")

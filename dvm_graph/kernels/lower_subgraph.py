@@ -37,10 +37,10 @@ from dvm_graph.kernels.registers import (
     needs_narrow,
 )
 from dvm_graph.kernels.repeats import Questions
-from dvm_graph.kernels.value_table import row_major
 from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts
 from dvm_graph.symbolic.dims import add, equal, floordiv, mul, product, select
+from dvm_graph.symbolic.shape_functions import row_major
 from dvm_graph.symbolic.transforms import transformed_slices
 
 

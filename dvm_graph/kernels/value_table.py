@@ -10,7 +10,7 @@ stays as wide as it is in registers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.ir.operators import OPERATORS, Kind
 from dvm_graph.kernels.plan import Blocks, ModelPlan, Panels, PlanValue, Slot, Storage
 from dvm_graph.symbolic.dims import add, mul
+from dvm_graph.symbolic.shape_functions import row_major
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,6 @@ class Place:
     buffer: int
     offset: Dim
     strides: tuple[Dim, ...]
-
-
-def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Strides of a contiguous tensor, in elements."""
-    strides: list[Dim] = []
-    step: Dim = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step = mul(extent, step)
-    return tuple(reversed(strides))
 
 
 def matrices(panels: Panels, source: Value) -> NDArray[Any]:

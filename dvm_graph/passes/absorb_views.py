@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from dvm_graph.ir import RELAYOUTS, STRIDED, Dim, Graph, Node, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import add, equal, mul, product, select
+from dvm_graph.symbolic.shape_functions import row_major
 
 _VIEWS = RELAYOUTS | STRIDED
 
@@ -88,16 +89,6 @@ def _compose(node: Node, known: dict[Value, _Strided], facts: Facts) -> _Strided
         case "view":
             return _of_view(below, node)
     return _reshaped(below, node.output.shape, facts)
-
-
-def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Strides of a contiguous tensor, in elements."""
-    strides: list[Dim] = []
-    step: Dim = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step = mul(step, extent)
-    return tuple(reversed(strides))
 
 
 def _permuted(below: _Strided, perm: Sequence[int]) -> _Strided:

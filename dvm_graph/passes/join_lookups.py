@@ -14,7 +14,7 @@ is given rests on nothing.
 from __future__ import annotations
 
 from dvm_graph.ir import Graph, Node, Value
-from dvm_graph.passes.absorb_views import row_major
+from dvm_graph.symbolic.shape_functions import row_major
 
 
 def join_lookups(graph: Graph) -> bool:

@@ -145,7 +145,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         ShapeError: b is the number 0 and a is another.
     """
     if isinstance(a, int) and isinstance(b, int):
-        return a // b if b else _divide_by_zero(a)
+        return a // b if b else divide_by_zero(a)
     return _floordiv(a, b)
 
 
@@ -165,7 +165,7 @@ def truncdiv(a: Dim, b: Dim) -> Dim:
             return floordiv(maximum(a, 0), b)
     if isinstance(a, int) and isinstance(b, int):
         if b == 0:
-            return _divide_by_zero(a)
+            return divide_by_zero(a)
         quotient = abs(a) // abs(b)
         return quotient if (a < 0) == (b < 0) else -quotient
     magnitude = floordiv(maximum(a, neg(a)), maximum(b, neg(b)))
@@ -180,7 +180,7 @@ def mod(a: Dim, b: Dim) -> Dim:
         ShapeError: b is the number 0 and a is another.
     """
     if isinstance(a, int) and isinstance(b, int):
-        return a % b if b else _divide_by_zero(a)
+        return a % b if b else divide_by_zero(a)
     return _mod(a, b)
 
 
@@ -404,7 +404,7 @@ def _degree(monomial: Monomial) -> int:
     return sum(power for _, power in monomial)
 
 
-def _divide_by_zero(a: int) -> int:
+def divide_by_zero(a: int) -> int:
     if a:
         raise ShapeError(f"a dim divides {a} by 0")
     return 0

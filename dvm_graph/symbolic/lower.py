@@ -22,9 +22,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from dvm_graph.errors import ShapeError
 from dvm_graph.symbolic import expressions as forms
-from dvm_graph.symbolic.dims import opaque_leaves
+from dvm_graph.symbolic.dims import divide_by_zero, opaque_leaves
 from dvm_graph.symbolic.facts import Check, Relation
 from dvm_graph.symbolic.polynomial import Dim
 
@@ -39,17 +38,11 @@ def _fits(number: int) -> bool:
 
 
 def _floordiv(a: int, b: int) -> int:
-    return a // b if b else _zero_division(a)
+    return a // b if b else divide_by_zero(a)
 
 
 def _mod(a: int, b: int) -> int:
-    return a % b if b else _zero_division(a)
-
-
-def _zero_division(a: int) -> int:
-    if a:
-        raise ShapeError(f"a dim divides {a} by 0")
-    return 0
+    return a % b if b else divide_by_zero(a)
 
 
 OPS: dict[str, Callable[[int, int], int]] = {

@@ -74,6 +74,16 @@ def _expect_between(
                 facts.expect(low, Relation.LESS_EQUAL, high, partial(_because, why, node))
 
 
+def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Strides of a contiguous tensor, in elements."""
+    strides: list[Dim] = []
+    step: Dim = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step = dims.mul(step, extent)
+    return tuple(reversed(strides))
+
+
 def describe(node: Node) -> str:
     """An operator application in words, for errors: name, ONNX origin, operand shapes."""
     operands = ", ".join("none" if value is None else repr(value) for value in node.inputs)
