@@ -124,7 +124,7 @@ def tree_ensemble(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("TreeEnsembleClassifier", domain=CLASSICAL)
 def tree_ensemble_classifier(builder: Builder, node: Node, operands: Operands) -> Results:
-    """The class that scores highest, of two the second where it scores enough, and the scores."""
+    """The class that scores highest, of two the second where it scores over 0 (or enough, if alone), and the scores."""
     labels = class_labels(node, "classlabels_int64s")
     transform = text(node, "post_transform", "NONE")
     if labels is None or len(labels) < 2:
@@ -133,11 +133,9 @@ def tree_ensemble_classifier(builder: Builder, node: Node, operands: Operands) -
         x = _rows(builder, required(node, operands, 0))
         forest = _listed(node, x.dtype, "class", len(labels))
         base = _numbers(node, "base_values", x.dtype)
-        if len(labels) == 2 and forest.entry_targets.any():
-            return _of_both(builder, node, x, forest, base, labels, transform)
-        if len(labels) == 2:
+        if len(labels) == 2 and not forest.entry_targets.any():
             return _one_of_two(builder, node, x, forest, base, labels, transform)
-        if base.size not in (0, len(labels)):
+        if base.size and (len(labels) == 2 or base.size != len(labels)):
             return None
         sums = _sums(builder, node, x, forest, len(labels), "SUM")
     except _UnlikeError:
@@ -146,7 +144,13 @@ def tree_ensemble_classifier(builder: Builder, node: Node, operands: Operands) -
         sums = builder.add(sums, builder.constant(base))
     elif not _always_said(forest, len(labels)):
         return None  # a class that no leaf speaks of has no score
-    best = arg_of(builder, sums, 1, 1, greatest=True, last=False)
+    if len(labels) == 2:
+        if isinstance(labels, np.ndarray) and labels.tolist() != [0, 1]:
+            return None  # onnxruntime says 0 and 1 all the same
+        second = builder.slice(sums, (0, 1), (shape_of(sums)[0], 1))
+        best = builder.cast(builder.gt(second, builder.scalar(0, x.dtype)), DType.INT64)
+    else:
+        best = arg_of(builder, sums, 1, 1, greatest=True, last=False)
     label = builder.reshape(best, shape_of(sums)[:1])
     scores = _results(builder, transform, sums, DType.FLOAT32)
     if scores is None:
@@ -164,8 +168,7 @@ def _one_of_two(
     transform: str,
 ) -> Results:
     """Where leaves speak of the first class alone: what they say is the score of the second."""
-    said = forest.entry_targets
-    if base.size > 1 or transform not in TRANSFORMS or said.any() or not said.size:
+    if base.size > 1 or transform not in TRANSFORMS or not forest.entry_targets.size:
         return None
     if base.size and not _always_said(forest, 1):
         return None  # where no leaf says anything, the first class it is
@@ -181,33 +184,6 @@ def _one_of_two(
         both = builder.concat([builder.neg(score), score], 1)
     place = builder.cast(builder.reshape(wins, shape_of(score)[:1]), DType.INT64)
     return [labelled(builder, node, place, labels), both]
-
-
-def _of_both(
-    builder: Builder,
-    node: Node,
-    x: Value,
-    forest: _Ordered,
-    base: _Floats,
-    labels: Words | _Ints,
-    transform: str,
-) -> Results:
-    """Where leaves speak of both classes: each has its score, and the second is it where its own is over 0.
-
-    Numbers as labels are 0 and 1: what others stand for is onnxruntime's affair, which says 0 and 1 all the same.
-    """
-    if base.size or not _always_said(forest, 2):
-        return None
-    if isinstance(labels, np.ndarray) and labels.tolist() != [0, 1]:
-        return None
-    sums = _sums(builder, node, x, forest, 2, "SUM")
-    scores = _results(builder, transform, sums, DType.FLOAT32)
-    if scores is None:
-        return None
-    second = builder.slice(sums, (0, 1), (shape_of(sums)[0], 1))
-    wins = builder.gt(second, builder.scalar(0, x.dtype))
-    place = builder.cast(builder.reshape(wins, shape_of(sums)[:1]), DType.INT64)
-    return [labelled(builder, node, place, labels), *scores]
 
 
 def _results(builder: Builder, transform: str, sums: Value, dtype: DType) -> Results:
