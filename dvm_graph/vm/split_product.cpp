@@ -25,8 +25,7 @@ class Splitter {
     out_.workspace_bytes = before_;
     workspace_ = shifted(
         take_workspace(plan_, product().axes, product().dtype, out_.workspace_bytes, pieces));
-    volume_ = plan_.elements(product().axes);
-    workspace_.strides[kPieceAxis] = volume_;
+    workspace_.strides[kPieceAxis] = plan_.elements(product().axes);
     build_partial(out_.partial, whole, depth_, 0);
     out_.has_rest = rest > 0;
     if (out_.has_rest) build_partial(out_.rest, 1, rest, whole);
@@ -75,7 +74,7 @@ class Splitter {
     }
     product.axes |= bit(kPieceAxis);
     NormalAccess place = workspace_;
-    place.offset += first * volume_;
+    place.offset += first * workspace_.strides[kPieceAxis];
     plan.add_store(plan.add(product), place);
   }
 
@@ -144,7 +143,6 @@ class Splitter {
   const int64_t depth_, before_, k_;
   int32_t product_ = -1;
   NormalAccess workspace_;
-  int64_t volume_ = 0;  // of a piece
 };
 
 }  // namespace
