@@ -3,7 +3,7 @@
 // numbers of 16 bits are kept as floats in between. Integers wrap.
 //
 // Lanes that are independent of each other advance together: the elements behind the axis, which
-// lie side by side or, where there are none, rows.
+// lie side by side or, where there are none, rows. Cores take blocks of lanes.
 #include <algorithm>
 #include <functional>
 #include <type_traits>
@@ -16,8 +16,10 @@
 namespace dvm {
 namespace {
 
-constexpr int64_t kSideBySide = 1024;  // lanes whose numbers stay in the first-level cache
-constexpr int64_t kRows = 4;           // hide the latency of additions, and fit a set of a cache
+constexpr int64_t kKept = 1024;  // lanes whose numbers are kept apart, in the first-level cache
+// Lanes side by side: the row before is in a second-level cache, and memory gets long runs.
+constexpr int64_t kSideBySide = 16384;
+constexpr int64_t kRows = 4;  // hide the latency of additions, and fit a set of a cache
 
 // How elements are stored, and the numbers that are added.
 template <class T>
@@ -102,21 +104,29 @@ void fold_along(HostFrame& frame, typename Type::Number unit) {
       const int64_t from = row * block + first;
       advance<Type, Fold, Rows>(in + from, out + from, walk, rows, block, unit);
     };
-    int64_t row = 0;
-    for (; row + kRows <= around.before; row += kRows) take(Constant<kRows>(), row);
-    for (; row < around.before; row++) take(Constant<1>(), row);
-    return;
+    const auto take_groups = [&](int64_t group, int64_t end, int64_t) {
+      int64_t row = group * kRows;
+      const int64_t last = std::min(end * kRows, around.before);
+      for (; row + kRows <= last; row += kRows) take(Constant<kRows>(), row);
+      for (; row < last; row++) take(Constant<1>(), row);
+    };
+    const int64_t groups = (around.before + kRows - 1) / kRows;
+    return frame.spread(groups, around.extent * kRows, take_groups);
   }
-  for (int64_t before = 0; before < around.before; before++) {
-    for (int64_t lane = 0; lane < around.behind; lane += kSideBySide) {
-      const int64_t from = before * block + first + lane;
-      const int64_t lanes = std::min(kSideBySide, around.behind - lane);
+  constexpr int64_t kMost = Type::kKeepsNumbers ? kSideBySide : kKept;
+  const int64_t blocks = (around.behind + kMost - 1) / kMost;  // side by side
+  const auto take_blocks = [&](int64_t number, int64_t end, int64_t) {
+    for (; number < end; number++) {
+      const int64_t lane = number % blocks * kMost;
+      const int64_t from = number / blocks * block + first + lane;
+      const int64_t lanes = std::min(kMost, around.behind - lane);
       if constexpr (Type::kKeepsNumbers)
         advance_stored<Type, Fold>(in + from, out + from, walk, lanes, unit);
       else
-        advance<Type, Fold, kSideBySide>(in + from, out + from, walk, lanes, Constant<1>(), unit);
+        advance<Type, Fold, kKept>(in + from, out + from, walk, lanes, Constant<1>(), unit);
     }
-  }
+  };
+  frame.spread(around.before * blocks, around.extent * kMost, take_blocks);
 }
 
 template <template <class> class Fold>
