@@ -150,6 +150,7 @@ def operators_page() -> str:
         "(`limits.max_operators`), and none that is a step of its own, is unrolled, and its turns fuse. "
         "Behind an `If` whose branches give other ranks, what rests on them becomes a part of either branch. "
         "A `Squeeze` without axes is such an `If` where only the run tells which dims are 1, as long as those are at most four. "
+        "So is a `Loop` whose turns carry states of other ranks than it is given: its first turn is set apart, if nothing is collected. "
         "They are vendor operators where a result of turns or something that a body reads is of unknown rank or "
         "of a type that kernels do not compute with, and where the body of a `Loop` or `Scan` has a vendor operator.",
         "",

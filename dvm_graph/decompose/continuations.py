@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dvm_graph.decompose.copies import Copies
 from dvm_graph.decompose.regions import Deduced
 from dvm_graph.ir import Graph, Node, Value
 
@@ -63,17 +64,17 @@ def continued(
     made = [*node.outputs, *(value for each in resting for value in each.outputs)]
     results = [value for value in made if value in graph.outputs]
     own = set(made)
-    read = dict.fromkeys(
+    read = [
         value
         for each in resting
         for value in each.inputs
         if value is not None and value not in own and not value.is_constant
-    )
-    captured = [*node.inputs[1:], *read]
+    ]
+    captured = list(dict.fromkeys(value for value in (*node.inputs[1:], *read) if value))
     regions = tuple(
         _region(node, taken, resting, captured, results, graph) for taken in (True, False)
     )
-    names = tuple("" if value is None else value.name for value in captured)
+    names = tuple(value.name for value in captured)
     whole = replace(
         node,
         name=graph.unique_name(node.name),
@@ -111,36 +112,19 @@ def _region(
     node: Node,
     taken: bool,
     resting: Behind,
-    captured: Sequence[Value | None],
+    captured: Sequence[Value],
     results: Sequence[Value],
     graph: Graph,
 ) -> Graph:
     """A branch of the `If` as one of a constant condition, and what rests on it."""
     region = graph.new_region(node.regions[0 if taken else 1].name)
-    given = dict.fromkeys(value for value in captured if value is not None)
-    inside: dict[Value | None, Value | None] = {value: _copy(value, region) for value in given}
-    inside[None] = None
-    region.inputs = [value for outer in captured if (value := inside[outer]) is not None]
-
-    def add(each: Node, inputs: Sequence[Value | None]) -> None:
-        outputs = [_copy(value, region) for value in each.outputs]
-        inside.update(zip(each.outputs, outputs, strict=True))
-        name = region.unique_name(each.name)
-        region.add(replace(each, name=name, inputs=tuple(inputs), outputs=tuple(outputs)))
-
+    copies = Copies(region)
+    copies.capture(captured)
     condition = region.constant(np.array(taken), f"{node.name}.taken")
-    add(node, [condition, *(inside[value] for value in node.inputs[1:])])
+    copies.add(node, [condition, *map(copies.read, node.inputs[1:])])
     for each in resting:
-        inputs = [inside.get(value, value) for value in each.inputs]
         if isinstance(each, Opened):
-            inside.update(zip(each.outputs, inputs, strict=True))
+            copies.bind(each.outputs, map(copies.read, each.inputs))
         else:
-            add(each, inputs)
-    region.outputs = [value for result in results if (value := inside[result]) is not None]
-    region.output_names = tuple(value.name for value in region.outputs)
-    return region
-
-
-def _copy(value: Value, region: Graph) -> Value:
-    """As declared; what is deduced of it is another thing in either branch."""
-    return replace(value, name=region.unique_name(value.name), producer=None)
+            copies.add(each)
+    return copies.finish(results)

@@ -170,21 +170,17 @@ def _compilable(
         return False
     if node.op == "Loop" and bodies[0].values[0].dtype is not DType.BOOL:
         return False  # whether it goes on
-    vendor = [[inner.op == "vendor" for inner in body.graph.nodes] for body in bodies]
     if node.op != "If":
-        return not any(
-            any(inner) or _calls_vendor(body.graph)
-            for inner, body in zip(vendor, bodies, strict=True)
-        )
-    return not all(inner and all(inner) for inner in vendor)
-
-
-def _calls_vendor(graph: Graph) -> bool:
-    """Whether some body inside calls the vendor library."""
-    inside = [body for node in graph.nodes for body in node.bodies]
-    return any(
-        any(node.op == "vendor" for node in body.nodes) or _calls_vendor(body) for body in inside
+        return not any(calls_vendor(body.graph) for body in bodies)
+    return not all(
+        body.graph.nodes and all(inner.op == "vendor" for inner in body.graph.nodes)
+        for body in bodies
     )
+
+
+def calls_vendor(graph: Graph) -> bool:
+    """Whether it has a vendor operator, or some body inside has."""
+    return any(node.op == "vendor" or any(map(calls_vendor, node.bodies)) for node in graph.nodes)
 
 
 def _turns(node: Node, operands: Operands, unchanged: int) -> Turns | None:

@@ -27,7 +27,8 @@ import numpy as np
 
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.continuations import Behind, Opened, continued
-from dvm_graph.decompose.control import build_control
+from dvm_graph.decompose.control import build_control, calls_vendor
+from dvm_graph.decompose.first_turns import first_turn_apart
 from dvm_graph.decompose.loops import as_loop
 from dvm_graph.decompose.moved_strings import is_over_strings, over_strings
 from dvm_graph.decompose.moving import moved
@@ -58,6 +59,7 @@ from dvm_graph.symbolic.folding import Folding
 VENDOR = "vendor"
 _MAX_DEPTH = 4
 """Bodies inside bodies are deduced down to here: each may be walked several times for the one around."""
+_REARRANGED = ("If", "Loop", "Squeeze")
 _Way: TypeAlias = Callable[[Node, Sequence[Value | None]], bool]
 _BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 _LOG = logging.getLogger(__name__)
@@ -273,14 +275,16 @@ class _Walk:
 
     def _rearranged(self, node: Node, behind: Behind) -> Behind | None:
         """What is to be walked in place of an `If` and of what comes behind it: the branch that it is known to take,
-        as a part of the graph around it, or an `If` that takes what rests on it into its branches. In place of a Squeeze,
-        such an `If`. None: themselves.
+        as a part of the graph around it, or an `If` that takes what rests on it into its branches. In place of a Squeeze
+        or a Loop, such an `If`. None: themselves.
         """
-        if node.domain or node.op not in ("If", "Squeeze") or self._left_alone(node):
+        if node.domain or node.op not in _REARRANGED or self._left_alone(node):
             return None
         try:
             if node.op == "Squeeze":
                 return None if node in self._tried else self._squeezed(node, behind)
+            if node.op == "Loop":
+                return None if node in self._tried else self._turned(node, behind)
             region = self._branch_of(node, self._operands(node))
             if region is not None:
                 return [*region.needed_nodes(), Opened(node, region), *behind]
@@ -309,6 +313,26 @@ class _Walk:
         self._tried.add(node)
         self._apart[nodes[-1]] = [node]
         return [*nodes, *behind]
+
+    def _turned(self, node: Node, behind: Behind) -> Behind | None:
+        """The first turn of a Loop and the others, and what comes behind; None: they would be as it is."""
+        operands = self._operands(node)
+        nodes = first_turn_apart(node, operands, self._deduced(node, operands), self._source)
+        if nodes is None:
+            return None
+        self._tried.add(node)
+        *before, whole = nodes
+        given = self._operands(whole)
+        region = self._branch_of(whole, given)
+        if (
+            region is not None
+        ):  # behind it, nothing would be left that the vendor library could run as it was
+            found = self._deduce_body(region, given[1:])
+            return (
+                [*nodes, *behind] if found is not None and not calls_vendor(found.graph) else None
+            )
+        self._apart[whole] = [node]
+        return [*before, whole, *behind]
 
     def _capture(self, region: Graph, captured: Sequence[Value | None]) -> None:
         pairs = zip(region.inputs, captured, strict=True)
