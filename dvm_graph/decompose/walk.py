@@ -176,7 +176,7 @@ class _Walk:
             )
             left_alone = self._left_alone(node)
             try:
-                if not left_alone and any(self._taken(way, node, operands) for way in ways):
+                if not left_alone and self._led(ways, node, operands):
                     return True
                 if self._tentative or self._native:
                     return False
@@ -185,6 +185,20 @@ class _Walk:
             except (CompileError, ShapeError, UnsupportedError) as error:
                 error.nodes = error.nodes or node.origin
                 raise
+
+    def _led(self, ways: Sequence[_Way], node: Node, operands: Sequence[Value | None]) -> bool:
+        """Whether one of the ways leads to the results.
+
+        In a body, what contradicts itself may never run: if it does, the vendor library says so.
+        """
+        mark = len(self._graph)
+        try:
+            return any(self._taken(way, node, operands) for way in ways)
+        except ShapeError:
+            if self._depth == 0:
+                raise
+            self._take_back(mark)
+            return False
 
     def _taken(self, way: _Way, node: Node, operands: Sequence[Value | None]) -> bool:
         """Whether a way leads to the results.

@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 import dvm_graph
+from dvm_graph.errors import ExecutionError
 from tests.decompose.reference import session
 from tests.end_to_end.test_continuations import agrees
 from tests.end_to_end.test_control_flow import normal, parse
@@ -63,7 +64,9 @@ def test_any_rank(behind: str, dims: str) -> None:
 
 @pytest.mark.parametrize("product_of", ["MatMul(s, w)", "Gemm(s, w)"])
 def test_scores_of_a_batch(product_of: str, tmp_path: Path) -> None:
-    """As classifiers end. One image has no axis of a batch; onnxruntime has the Gemm of that, which is none of ONNX."""
+    """As classifiers end. One image has no axis of a batch; onnxruntime has the Gemm of that, which is none of ONNX, and
+    what is behind it in its branch.
+    """
     proto = parse(
         f"""g (float[n, 8, h, w0] x, float[8, 5] w) => (float[i] y) {{
           p = GlobalAveragePool(x) s = Squeeze(p) q = {product_of} y = Softmax(q)
@@ -72,7 +75,8 @@ def test_scores_of_a_batch(product_of: str, tmp_path: Path) -> None:
     )
     runs = [{"x": normal(n, 8, 3, 4), "w": normal(8, 5)} for n in (3, 1, 2)]
     model = agrees(_of_any_rank(proto), *runs)
-    assert len(model.report().vendor_operators) == ("Gemm" in product_of)
+    assert len(model.report().vendor_operators) == 2 * ("Gemm" in product_of)
+    assert ", 0 vendor operators" in str(model.report())  # of the branch of several
     model.save(tmp_path / "model.dvm")
     loaded = dvm_graph.load(tmp_path / "model.dvm")
     for feeds in runs:
@@ -111,3 +115,17 @@ def test_of_axes_that_a_run_gives_one_may_be_told_twice(op: str) -> None:
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     twice, others = (np.array(axes, np.int64) for axes in ([0, 0], [0, -1]))
     agrees(proto, *({"x": normal(1, 3, 1), "axes": axes} for axes in (others, twice, others)))
+
+
+def test_a_branch_that_contradicts_itself_is_refused_when_it_is_taken() -> None:
+    """Seven elements of one row are no four rows."""
+    text = """g (float[b, 7, 1] x) => (float[m, n] y) {
+      rows = Constant<value_ints = [4, -1]>()
+      s = Squeeze(x)
+      r = Reshape(s, rows)
+      y = Exp(r)
+    }"""
+    model = agrees(parse(text, 17), {"x": normal(4, 7, 1)}, {"x": normal(8, 7, 1)})
+    assert ", 0 vendor operators" in str(model.report())  # of the branch of several rows
+    with pytest.raises(ExecutionError, match="Reshape"):
+        model.run({"x": normal(1, 7, 1)})
