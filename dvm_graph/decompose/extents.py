@@ -31,18 +31,20 @@ Content: TypeAlias = Dim | Element
 _INTEGERS = frozenset({DType.INT32, DType.INT64})
 
 
-def contents_of(value: Value) -> tuple[Content, ...] | None:
-    """The elements of a shape tensor as far as they are known, others as where they are from.
+def contents_of(value: Value, count: int | None = None) -> tuple[Content, ...] | None:
+    """The elements of a shape tensor as far as they are known, others as where they are from; `count`: so many.
 
     None: their number is not known, or too large, or their type is none that extents have.
     """
     if value.elements is not None:
         return value.elements
-    if value.shape is None or not is_static(value.shape) or value.dtype not in _INTEGERS:
+    if value.shape is None or value.dtype not in _INTEGERS:
         return None
-    count = product(value.shape)
-    assert isinstance(count, int)
-    if count > MAX_ELEMENTS:
+    if is_static(value.shape):
+        whole = product(value.shape)
+        assert isinstance(whole, int)
+        count = whole
+    if count is None or count > MAX_ELEMENTS:
         return None
     node = value.producer
     if node is not None and node.op in ("reshape", "cast", "concat"):

@@ -8,7 +8,7 @@ nearest of its elements are meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -23,7 +23,9 @@ from dvm_graph.decompose.arithmetic import (
     shifted,
     widened,
 )
+from dvm_graph.decompose.cropping import Crop, beyond, crops, filled
 from dvm_graph.decompose.extents import bound_extents, contents_of, known, shape_operand
+from dvm_graph.decompose.nearest import NEAREST, NEAREST_NUMBER
 from dvm_graph.decompose.operands import elements, normalize_axis, operand, required, shape_of, text
 from dvm_graph.decompose.pooling import by_planes, from_images, images, pooled
 from dvm_graph.decompose.registry import Operands, Results, decomposition
@@ -49,22 +51,8 @@ _BY_SCALE = "by scale"
 """Of nearest elements: those before, or behind, where axes shrink."""
 _FROM_MIDDLES = "tf_half_pixel_for_nn"
 """Of nearest elements, and of opset 11 alone, but onnxruntime has it in later ones, too, and tf2onnx writes it there."""
+_CROP = "tf_crop_and_resize"
 _HALF_PIXELS = frozenset({"half_pixel", "pytorch_half_pixel"})
-
-_NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
-    "round_prefer_floor": lambda builder, x: builder.ceil(shifted(builder, x, -0.5)),
-    "round_prefer_ceil": lambda builder, x: builder.floor(shifted(builder, x, 0.5)),
-    "floor": lambda builder, x: builder.floor(x),
-    "ceil": lambda builder, x: builder.ceil(x),
-}
-
-_NEAREST_NUMBER: Mapping[str, Callable[[Fraction], int]] = {
-    "round_prefer_floor": lambda position: math.ceil(position - Fraction(1, 2)),
-    "round_prefer_ceil": lambda position: math.floor(position + Fraction(1, 2)),
-    "floor": math.floor,
-    "ceil": math.ceil,
-}
-"""The same of one exact position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +66,8 @@ class _Sampling:
     """Of cubic interpolation: at the neighbours of the nearest elements."""
     exclude_outside: bool
     """Of cubic interpolation: elements outside have no share, rather than that of the last one."""
+    beyond: float
+    """What there is where a part reaches beyond the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +78,8 @@ class _Axis:
     """A value: which the run tells, of rank 0. None: size over extent."""
     stays: Value | None = None
     """Whether the run has it as long as it is, and all others, too: it is scaled by 1 then."""
+    crop: Crop | None = None
+    """The part that is resized; None: all of it."""
 
 
 @decomposition("Resize", "Upsample")
@@ -103,7 +95,7 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
     x, sampling = required(node, operands, 0), _sampling(node)
     if sampling is None or (sampling.mode != "nearest" and not x.dtype.is_float):
         return None
-    axes = _axes(builder, node, operands, x)
+    axes = _axes(builder, node, operands, x, sampling)
     if axes is None:
         return None
     if sampling.nearest == _BY_SCALE and any(isinstance(a.scale, Value) for a in axes.values()):
@@ -132,7 +124,12 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
             y = part(builder, y, at, start, resized.size, resized.scale.denominator)
         else:
             y = builder.gather(y, _nearest(builder, sampling, resized), at)
-    y = builder.cast(y, x.dtype)
+    outside = {
+        at if stays or x.rank == 3 else at - 1: _beyond(builder, sampling, axis)
+        for at, axis in axes.items()
+        if axis.crop is not None
+    }
+    y = builder.cast(filled(builder, y, outside, sampling.beyond), x.dtype)
     return [y if stays else channels_first(builder, y, x.rank)]
 
 
@@ -189,24 +186,28 @@ def _sampling(node: Node) -> _Sampling | None:
     mode = text(node, "mode", "nearest")
     if _is_old(node):
         known = mode in ("nearest", "linear")
-        return _Sampling(mode, "asymmetric", _BY_SCALE, 0.0, False) if known else None
+        return _Sampling(mode, "asymmetric", _BY_SCALE, 0.0, False, 0.0) if known else None
     transform = text(node, "coordinate_transformation_mode", "half_pixel")
     nearest = text(node, "nearest_mode", "round_prefer_floor")
     known = (
         mode in ("nearest", "linear", "cubic")
         and transform in _TRANSFORMS
         and (transform != _FROM_MIDDLES or mode == "nearest")
-        and nearest in _NEAREST
+        and nearest in NEAREST
         and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
         and not node.attrs.get("antialias", 0)
     )
     if not known:
         return None
     slope = float(node.attrs.get("cubic_coeff_a", -0.75))
-    return _Sampling(mode, transform, nearest, slope, bool(node.attrs.get("exclude_outside", 0)))
+    outside = bool(node.attrs.get("exclude_outside", 0))
+    beyond = float(node.attrs.get("extrapolation_value", 0.0))
+    return _Sampling(mode, transform, nearest, slope, outside, beyond)
 
 
-def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[int, _Axis] | None:
+def _axes(
+    builder: Builder, node: Node, operands: Operands, x: Value, sampling: _Sampling
+) -> dict[int, _Axis] | None:
     """The axes that change; None: nothing here computes what they become."""
     listed = node.attrs.get("axes") or range(x.rank)
     order = [normalize_axis(node, int(axis), x.rank) for axis in listed]
@@ -219,14 +220,35 @@ def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[in
         return None
     facts = builder.facts
     if all(facts.same(resized.size, resized.extent) for resized in found.values()):
-        return {}  # a copy, whatever the scales
+        return {}  # a copy, whatever the scales and parts
     changed = {
         axis: resized
         for axis, resized in found.items()
         if resized.scale != 1
         and not (resized.scale is None and facts.same(resized.size, resized.extent))
     }
+    if sampling.transform == _CROP:
+        return _cropped(builder, operands, order, changed)
     return changed if _never_stay(builder, changed.values()) else _staying(builder, changed)
+
+
+def _cropped(
+    builder: Builder, operands: Operands, order: Sequence[int], axes: Mapping[int, _Axis]
+) -> dict[int, _Axis] | None:
+    """The same with the parts that they are resized of. As in onnxruntime, one that is scaled by 1 has all of it."""
+    parts = crops(builder, operand(operands, 1), order)
+    if parts is None:
+        return None
+    found = _staying(builder, axes)
+    for at, axis in found.items():
+        stays = axis.stays
+        if axis.scale is None:
+            stays = builder.eq(*(dim_value(builder, dim) for dim in (axis.size, axis.extent)))
+        elif isinstance(axis.scale, Value):
+            one = builder.eq(axis.scale, builder.scalar(1, DType.FLOAT32))
+            stays = one if stays is None else builder.bitwise_or(one, stays)
+        found[at] = replace(axis, stays=stays, crop=parts[at])
+    return found
 
 
 def _never_stay(builder: Builder, axes: Collection[_Axis]) -> bool:
@@ -361,7 +383,7 @@ def _start_of_steps(sampling: _Sampling, axis: _Axis) -> int | None:
         first = half / scale
     else:
         return None
-    return _NEAREST_NUMBER[_rounding(sampling, axis)](first)
+    return NEAREST_NUMBER[_rounding(sampling, axis)](first)
 
 
 def _start_of_pairs(sampling: _Sampling, axis: _Axis) -> int | None:
@@ -375,8 +397,8 @@ def _start_of_pairs(sampling: _Sampling, axis: _Axis) -> int | None:
 
 
 def _nearest(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
-    index = _NEAREST[_rounding(sampling, axis)](builder, _positions(builder, sampling, axis))
-    return builder.cast(_inside(builder, index, axis), DType.INT64)
+    index = NEAREST[_rounding(sampling, axis)](builder, _positions(builder, sampling, axis))
+    return _number_of(builder, _inside(builder, index, axis), axis)
 
 
 def _rounding(sampling: _Sampling, axis: _Axis) -> str:
@@ -401,7 +423,7 @@ def _linear(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axi
     share = builder.cast(share, x.dtype)
     share = along_axis(builder, share, at, x.rank)
     low, high = (
-        builder.gather(x, builder.cast(index, DType.INT64), at) for index in (below, above)
+        builder.gather(x, _number_of(builder, index, axis), at) for index in (below, above)
     )
     rest = builder.sub(builder.scalar(1, x.dtype), share)
     return builder.add(builder.mul(low, rest), builder.mul(high, share))
@@ -436,7 +458,7 @@ def _cubic(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis
         shares = [builder.div(share, whole) for share in shares]
     parts = []
     for tap, share in zip(taps, shares, strict=True):
-        index = builder.cast(_inside(builder, tap, axis), DType.INT64)
+        index = _number_of(builder, _inside(builder, tap, axis), axis)
         along = along_axis(builder, builder.cast(share, x.dtype), at, x.rank)
         parts.append(builder.mul(builder.gather(x, index, at), along))
     return reduce(builder.add, parts)
@@ -467,6 +489,12 @@ def _inside(builder: Builder, position: Value, axis: _Axis) -> Value:
     return builder.min(not_before, _last(builder, axis))
 
 
+def _number_of(builder: Builder, inside: Value, axis: _Axis) -> Value:
+    """The number of an element; of a part that a run says to lie at NaN, the first one."""
+    index = builder.cast(inside, DType.INT64)
+    return index if axis.crop is None else builder.max(index, builder.scalar(0, DType.INT64))
+
+
 def _last(builder: Builder, axis: _Axis) -> Value:
     return dim_value(builder, add(axis.extent, -1), DType.FLOAT32)
 
@@ -475,6 +503,10 @@ def _positions(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
     """Where along the axis each of the results lies, as float32."""
     index = builder.cast(positions(builder, axis.size, 0, 1), DType.FLOAT32)
     return _TRANSFORMS[sampling.transform](builder, index, axis)
+
+
+def _beyond(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
+    return beyond(builder, _positions(builder, sampling, axis), axis.extent)
 
 
 def _scale(builder: Builder, axis: _Axis) -> Value:
@@ -528,10 +560,18 @@ def _align_corners(builder: Builder, index: Value, axis: _Axis) -> Value:
     return builder.select(_single(builder, axis), zero, builder.div(builder.mul(index, last), end))
 
 
+def _crop(builder: Builder, index: Value, axis: _Axis) -> Value:
+    if axis.crop is None:
+        return index
+    position = axis.crop.position(builder, index, axis.extent, axis.size)
+    return position if axis.stays is None else builder.select(axis.stays, index, position)
+
+
 _TRANSFORMS: Mapping[str, Callable[[Builder, Value, _Axis], Value]] = {
     "half_pixel": _half_pixel,
     "pytorch_half_pixel": _pytorch_half_pixel,
     "align_corners": _align_corners,
     "asymmetric": _asymmetric,
     _FROM_MIDDLES: _from_middles,
+    _CROP: _crop,
 }

@@ -110,14 +110,25 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
     return [builder.slice(x, tuple(first), tuple(sizes), tuple(strides))]
 
 
+def _number_of_bounds(builder: Builder, node: Node, operands: Operands) -> int | None:
+    """How many axes are cut, as the length of some operand tells: it is that of all others, too."""
+    lengths = [shape_of(v)[0] for v in operands[1:] if v is not None and v.computable and v.rank]
+    count = next((length for length in lengths if isinstance(length, int)), None)
+    if count is not None:
+        for length in lengths:
+            builder.facts.assume_equal(length, count, f"{node.name} has a bound for each axis")
+    return count
+
+
 def _bound_slice(builder: Builder, node: Node, operands: Operands) -> Results:
     """By bounds that only the run tells; along axes whose step it tells, too, elements are gathered."""
     x = required(node, operands, 0)
-    starts, ends = (contents_of(required(node, operands, index)) for index in (1, 2))
+    count = _number_of_bounds(builder, node, operands)
+    starts, ends = (contents_of(required(node, operands, index), count) for index in (1, 2))
     if starts is None or ends is None:
         return None
     given = operand(operands, 4)
-    steps = (1,) * len(starts) if given is None else contents_of(given)
+    steps = (1,) * len(starts) if given is None else contents_of(given, count)
     axes = integers(_or_default(operands, 3, range(len(starts))))
     if steps is None or (axes is None and set(steps) != {1}):
         return None

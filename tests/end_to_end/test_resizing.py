@@ -385,3 +385,70 @@ def test_linear_of_channels_last(sizes: tuple[int, ...], transform: str) -> None
     feeds = {"x": images((2, 5, 6, 5))}
     got = dvm_graph.optimize(model, strict=True).run(feeds)
     assert_all_close(got, session(model).run(None, feeds), reduction_length=4)
+
+
+PARTS = (
+    (0.0, 0.0, 1.0, 1.0),
+    (0.25, -0.25, 0.75, 1.25),
+    (0.9, 0.1, 0.1, 0.35),
+    (0.5, 0.5, 0.5, 0.5),
+)
+"""Where rows and columns begin and end: all of an image, beyond it, backwards, and a point."""
+
+
+def parts_model(mode: str, rounding: str, by: str, constant: bool) -> onnx.ModelProto:
+    """Parts of images, which a run gives or the model has, by constant scales or to the extents of another input."""
+    resized = model_of((1.5, 2.0) if by == "scales" else None, mode=mode, nearest_mode=rounding)
+    (node,) = (node for node in resized.graph.node if node.op_type == "Resize")
+    node.input[1] = "roi"
+    more = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": -1.5}
+    node.attribute.extend(helper.make_attribute(*pair) for pair in more.items())
+    if constant:
+        resized.graph.initializer.append(numpy_helper.from_array(roi(PARTS[1]), "roi"))
+    else:
+        given = helper.make_tensor_value_info("roi", onnx.TensorProto.FLOAT, [8])
+        resized.graph.input.append(given)
+    return resized
+
+
+def roi(part: tuple[float, ...]) -> Array:
+    return np.array((0, 0, *part[:2], 1, 1, *part[2:]), np.float32)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("by", ["scales", "sizes"])
+@pytest.mark.parametrize(
+    ("mode", "rounding"),
+    [("linear", "floor"), ("cubic", "floor"), *(("nearest", r) for r in ROUNDINGS)],
+)
+def test_parts_of_images(mode: str, rounding: str, by: str, constant: bool) -> None:
+    """With sizes of axes that stay, of single elements, and of an image that stays as a whole."""
+    model = parts_model(mode, rounding, by, constant)
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    for (batch, channels, *spatial), part in itertools.product(SHAPES, PARTS):
+        x = images((batch, channels, *spatial))
+        feeds = {"x": x} if constant else {"x": x, "roi": roi(part)}
+        for size in ((1, 1), (3, 9), tuple(spatial), (spatial[0], 2)) if by == "sizes" else ((),):
+            if size:
+                feeds["like"] = images((batch, channels, *size))
+            assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=4)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_parts_that_lie_nowhere(mode: str) -> None:
+    """No element is read that is not there."""
+    mine = dvm_graph.optimize(parts_model(mode, "floor", "scales", constant=False), strict=True)
+    for number in (np.nan, np.inf, -np.inf, 3e38):
+        (y,) = mine.run({"x": images((1, 3, 5, 7)), "roi": roi((number, 0.1, 1.0, number))})
+        assert y.shape == (1, 3, 7, 14)
+
+
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil"])
+@pytest.mark.parametrize("steps", [-40, -6, -2, 0, 2, 4, 6, 40])
+def test_positions_that_are_about_amid(rounding: str, steps: int) -> None:
+    """Between two elements, but for what float32 cannot tell: onnxruntime takes less than a millionth for nothing."""
+    scale = np.float32(2 / 3)
+    for _ in range(abs(steps)):
+        scale = np.nextafter(scale, np.float32(np.sign(steps)))
+    attrs = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": rounding}
+    check(model_of((float(scale), 2.0), **attrs))
