@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from dvm_graph.errors import DvmError, InputError, ModelError, UnsupportedError, border
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.kernels.text import print_plan
-from dvm_graph.options import Options
+from dvm_graph.options import DEFAULTS, Options
 from dvm_graph.pipeline import Compiled, compile_graph
 from dvm_graph.process import load_compiler
 from dvm_graph.report import Report, make_report
@@ -274,7 +274,7 @@ def kernel(
     """
     if kind not in KINDS:
         raise InputError(f"no kind of kernels {kind!r}; kinds are {', '.join(KINDS)}")
-    chosen = (options or Options()).changed(overrides)
+    chosen = (options or DEFAULTS).changed(overrides)
     if function is None:
         return lambda decorated: Kernel(decorated, kind, chosen)
     return Kernel(function, kind, chosen)
@@ -299,7 +299,7 @@ def _dtype(dtype: DTypeLike | DType) -> DType:
     if isinstance(dtype, DType):
         return dtype
     try:
-        return DType(np.dtype(dtype).name)
+        return DType.of(np.dtype(dtype))
     except (TypeError, ValueError) as error:
         raise InputError(f"{_line()}: kernels know no dtype {dtype!r:.50}") from error
 

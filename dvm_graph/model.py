@@ -29,7 +29,7 @@ from dvm_graph.errors import (
     output_path,
 )
 from dvm_graph.ir import ModelMetadata
-from dvm_graph.options import Options
+from dvm_graph.options import DEFAULTS, Options
 from dvm_graph.process import load_compiler
 from dvm_graph.runtime import (
     CompileTime,
@@ -439,9 +439,9 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
     """
     if options is not None and not isinstance(options, Options):
         raise InputError(f"options are dvm_graph.Options, not a {type(options).__name__}")
-    chosen = (options or Options()).changed(overrides)
-    if not chosen.cache:
-        chosen = replace(chosen, cache=os.environ.get(CACHE_VARIABLE, ""))
+    chosen = (options or DEFAULTS).changed(overrides)
+    if not chosen.cache and (folder := os.environ.get(CACHE_VARIABLE)):
+        chosen = replace(chosen, cache=folder)
     if is_saved(source):
         raise InputError(
             f"{str(source)!r} is a saved model, which needs no compiling: dvm_graph.load"

@@ -180,7 +180,7 @@ class Options:
             if name not in self.__slots__:
                 nearest = difflib.get_close_matches(name, self.__slots__, 1, 0)
                 raise InputError(f"no option {name!r}; did you mean {nearest[0]!r}?")
-        return replace(self, **fields)
+        return replace(self, **fields) if fields else self
 
 
 _MOST_LOCAL_BYTES = 1 << 30
@@ -269,3 +269,7 @@ def _check_least(options: Any, least: Mapping[str, int]) -> None:
 def _short(value: object) -> str:
     """As `repr`, of values of any size."""
     return reprlib.repr(value)
+
+
+DEFAULTS = Options()
+"""What holds where nothing is asked for."""

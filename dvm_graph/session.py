@@ -23,7 +23,7 @@ from dvm_graph.description import TensorInfo
 from dvm_graph.errors import DvmError, InputError
 from dvm_graph.ir import ModelMetadata
 from dvm_graph.model import open_model
-from dvm_graph.options import Options
+from dvm_graph.options import DEFAULTS, Options
 from dvm_graph.runtime import RunOptions
 from dvm_graph.runtime.ort_values import array_over, as_ort, from_ort
 
@@ -80,7 +80,7 @@ class InferenceSession:
             raise InputError(f"InferenceSession takes no argument named {unknown[0]!r}")
         self._sess_options = sess_options
         self.set_providers(providers)
-        self.model = open_model(path_or_bytes, _options(sess_options, options or Options()))
+        self.model = open_model(path_or_bytes, _options(sess_options, options or DEFAULTS))
         self._output_names = [info.name for info in self.model.get_outputs()]
         self._worker: ThreadPoolExecutor | None = None
 

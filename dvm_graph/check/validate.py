@@ -12,7 +12,7 @@ from dvm_graph.check.findings import CheckReport
 from dvm_graph.check.graphs import GraphCheck
 from dvm_graph.check.kernels import check_kernels
 from dvm_graph.check.whole import check_whole
-from dvm_graph.options import Options
+from dvm_graph.options import DEFAULTS, Options
 from dvm_graph.pipeline import Compiled, Source, compile_model
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -42,7 +42,7 @@ def validate(
     Raises:
         DvmError: the model does not compile.
     """
-    return _validate(source, (options or Options()).changed(overrides), seed, feeds, larger)[1]
+    return _validate(source, (options or DEFAULTS).changed(overrides), seed, feeds, larger)[1]
 
 
 def checked_compile(source: Source, options: Options) -> Compiled:

@@ -134,7 +134,7 @@ def element_name(onnx_type: int) -> str:
 
 def dtype_of_array(array: Array) -> DType:
     """The element type of an array; OPAQUE for strings, complex, float8 and 4-bit types."""
-    return _BY_NUMPY_NAME.get(array.dtype.name, DType.OPAQUE)
+    return _BY_NUMPY.get(array.dtype, DType.OPAQUE)
 
 
 def onnx_type_of(dtype: DType) -> int:
@@ -148,7 +148,7 @@ _ONNX_TYPES: dict[DType, int] = {
     if dtype is not DType.OPAQUE
 }
 _DTYPES = {number: dtype for dtype, number in _ONNX_TYPES.items()}
-_BY_NUMPY_NAME = {dtype.numpy.name: dtype for dtype in _ONNX_TYPES}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in _ONNX_TYPES}
 
 
 def _numpy_dtype(tensor: onnx.TensorProto) -> np.dtype[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 
 class DType(enum.Enum):
-    """An element type; `DType(array.dtype.name)` finds that of an array."""
+    """An element type; `DType.of(array.dtype)` finds that of an array."""
 
     FLOAT32 = "float32"
     FLOAT64 = "float64"
@@ -34,41 +34,28 @@ class DType(enum.Enum):
 
     __hash__ = object.__hash__  # that of an Enum is Python's, and dtypes are keys everywhere
 
-    @property
-    def short(self) -> str:
-        return _SHORT[self]
+    short: str
+    numpy: np.dtype[Any]
+    itemsize: int
+    is_float: bool
+    is_integer: bool
+    register: DType
+    """The type a tile of this type has in local memory (kernels/dtype.h)."""
 
-    @property
-    def numpy(self) -> np.dtype[Any]:
-        scalar: Any = self.value
-        if self is DType.BFLOAT16:
-            scalar = ml_dtypes.bfloat16
-        elif self is DType.OPAQUE:
-            scalar = object
-        dtype: np.dtype[Any] = np.dtype(scalar)
-        return dtype
+    @classmethod
+    def of(cls, dtype: np.dtype[Any]) -> DType:
+        """That of a type of numpy.
 
-    @property
-    def itemsize(self) -> int:
-        return self.numpy.itemsize
+        Raises:
+            ValueError: it is none of these.
+        """
+        known = _BY_NUMPY.get(dtype)
+        return cls(dtype.name) if known is None else known
 
     @property
     def bundled(self) -> int:
         """Steps of k that panels hold side by side in 32 bits, where they do (vm/panels.h)."""
         return 4 // self.itemsize
-
-    @property
-    def is_float(self) -> bool:
-        return self in _FLOATS
-
-    @property
-    def is_integer(self) -> bool:
-        return self not in _FLOATS and self not in (DType.BOOL, DType.OPAQUE)
-
-    @property
-    def register(self) -> DType:
-        """The type a tile of this type has in local memory (kernels/dtype.h)."""
-        return _REGISTER.get(self, self)
 
 
 _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16})
@@ -78,9 +65,21 @@ _SHORT = {
     DType.UINT8: "u8", DType.UINT16: "u16", DType.UINT32: "u32", DType.UINT64: "u64",
     DType.BOOL: "b8", DType.OPAQUE: "opaque",
 }  # fmt: skip
+_NUMPY = {DType.BFLOAT16: ml_dtypes.bfloat16, DType.OPAQUE: object}
+"""Of those that numpy does not have by their name."""
 _REGISTER = {
     DType.FLOAT16: DType.FLOAT32, DType.BFLOAT16: DType.FLOAT32,
     DType.INT8: DType.INT32, DType.UINT8: DType.INT32,
     DType.INT16: DType.INT32, DType.UINT16: DType.INT32,
     DType.UINT32: DType.INT64, DType.UINT64: DType.INT64,
 }  # fmt: skip
+
+for _dtype in DType:  # attributes rather than properties: they are asked for everywhere
+    _dtype.short = _SHORT[_dtype]
+    _dtype.numpy = np.dtype(_NUMPY.get(_dtype, _dtype.value))
+    _dtype.itemsize = _dtype.numpy.itemsize
+    _dtype.is_float = _dtype in _FLOATS
+    _dtype.is_integer = not _dtype.is_float and _dtype not in (DType.BOOL, DType.OPAQUE)
+    _dtype.register = _REGISTER.get(_dtype, _dtype)
+
+_BY_NUMPY = {dtype.numpy: dtype for dtype in DType if dtype is not DType.OPAQUE}

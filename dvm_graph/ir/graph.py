@@ -435,7 +435,7 @@ class Graph:
         elements = None
         if data.dtype.kind in "iub" and data.size <= 64:
             elements = tuple(int(x) for x in data.reshape(-1))
-        dtype = DType(data.dtype.name)
+        dtype = DType.of(data.dtype)
         return Value(self.unique_name(name), dtype, tuple(data.shape), data, elements)
 
     def add(self, node: Node) -> Node:

@@ -21,6 +21,7 @@ it by numbers at each run.
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Iterator, MutableMapping, Sequence
 from itertools import islice
@@ -386,7 +387,7 @@ class _Follower:
         """The first elements from the start of a value on."""
         if self._dims is None:
             return None
-        count = int(np.prod([self._size(slot) for slot in slots], dtype=object))
+        count = math.prod(self._size(slot) for slot in slots)
         return np.arange(count) if count <= _MOST_ELEMENTS else None
 
     def _size(self, slot: Slot) -> int:
@@ -406,7 +407,7 @@ class _Follower:
         if any(extent == 0 for extent, _ in steps):
             return np.zeros(0, np.int64)
         steps = [(extent, step) for extent, step in steps if step or node.op == "store"]
-        if int(np.prod([extent for extent, _ in steps], dtype=object)) > _MOST_ELEMENTS:
+        if math.prod(extent for extent, _ in steps) > _MOST_ELEMENTS:
             return None
         if any(extent * abs(step) > _LAST_ADDRESS for extent, step in steps):
             return None  # the run says that there is not so much memory
@@ -421,7 +422,7 @@ class _Follower:
         value = self._plan.values[access.value]
         if addresses is None or access.packed_panels or self._dims is None:
             return access, None
-        size = int(np.prod([self._dims[slot] for slot in value.shape], dtype=object))
+        size = math.prod(self._dims[slot] for slot in value.shape)
         if size > _MOST_ELEMENTS:
             return access, None
         marks = np.zeros(size, np.bool_)

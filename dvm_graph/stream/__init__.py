@@ -17,7 +17,7 @@ from dvm_graph import _core
 from dvm_graph.errors import OutOfMemoryError
 from dvm_graph.ir import OPERATORS
 from dvm_graph.npu.machine import this_machine
-from dvm_graph.options import Options
+from dvm_graph.options import DEFAULTS, Options
 
 __all__ = ["open_stream"]
 
@@ -32,7 +32,7 @@ def open_stream(options: Options | None = None) -> Stream:
         InputError: there is no such instruction-set level.
     """
     _declare_operators()
-    options = options or Options()
+    options = options or DEFAULTS
     try:
         return Stream(
             options.cores or 0,

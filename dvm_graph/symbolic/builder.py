@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
-from dvm_graph.options import Options
+from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.options import DEFAULTS, Options
 from dvm_graph.symbolic.builder_methods import OperatorMethods
 from dvm_graph.symbolic.contents import MAX_ELEMENTS
 from dvm_graph.symbolic.dims import is_static
@@ -36,7 +36,7 @@ class Builder(OperatorMethods):
     def __init__(self, graph: Graph, facts: Facts, options: Options | None = None) -> None:
         self.graph = graph
         self.facts = facts
-        self.options = options or Options()
+        self.options = options or DEFAULTS
         self._constants: dict[_Key, Value] = {}
         self._dims: dict[_Key, Value] = {}
         self.inside: tuple[tuple[str, ...], Mapping[str, str], str] = ((), {}, "")
@@ -84,7 +84,7 @@ class Builder(OperatorMethods):
         """A constant; of small ones, equal arrays give the same value."""
         if array.size > MAX_ELEMENTS or array.dtype == object:
             return self.graph.constant(array, f"{self.inside[2]}constant")
-        key = (array.dtype.name, array.shape, array.tobytes())
+        key = (array.dtype, array.shape, array.tobytes())
         known = self._constants.get(key)
         if known is None:
             known = self._constants[key] = self.graph.constant(array, f"{self.inside[2]}constant")
@@ -143,8 +143,6 @@ class Builder(OperatorMethods):
         if result.elements is not None:
             assert result.shape is not None
             return self.dims(result.elements, result.shape, result.dtype)
-        if OPERATORS[node.op].kind is Kind.SOURCE:
-            return None
         for operand in node.inputs:
             if operand is None or operand.data is None:
                 return None
@@ -179,7 +177,7 @@ class _Scope:
 def _loops(node: Node) -> int:
     """How many axes an operator's loops have: those of its largest tensor, and a contracted one."""
     tensors = (*node.inputs, *node.outputs)
-    rank = max(len(value.shape or ()) for value in tensors if value is not None)
+    rank = max([len(value.shape or ()) for value in tensors if value is not None])
     return rank + (node.op == "matmul")
 
 

@@ -13,6 +13,7 @@ What it does not do: tensors of more than `MAX_ELEMENTS` elements, or of floats.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -37,16 +38,18 @@ class _UnknownError(Exception):
 
 def deduce_elements(node: Node) -> Elements | None:
     """The elements of the result of a basic node, None where they are not known."""
-    operands = [operand for operand in node.inputs if operand is not None]
-    if len(operands) < len(node.inputs) or any(value.elements is None for value in operands):
-        return None
+    operands = []
+    for operand in node.inputs:
+        if operand is None or operand.elements is None:
+            return None
+        operands.append(operand)
     result = node.output
     if result.dtype.is_float or result.dtype is DType.OPAQUE:
         return None
     shape = result.shape
     if shape is None or not is_static(shape):
         return None
-    count = _count(shape)
+    count = math.prod(shape)
     if count > MAX_ELEMENTS:
         return None
     try:
@@ -251,8 +254,8 @@ _FOLDS: dict[str, Callable[[Sequence[Dim]], Dim]] = {
 def _reduce(node: Node, operand: Value) -> list[Dim]:
     axes = node.attrs["axes"]
     kept = [axis for axis in range(operand.rank) if axis not in axes]
-    length = _count([_shape(operand)[axis] for axis in axes])
-    shape = _count(_shape(node.output)), length
+    length = math.prod([_shape(operand)[axis] for axis in axes])
+    shape = math.prod(_shape(node.output)), length
     rows = _positions(operand).transpose((*kept, *axes)).reshape(shape)
     elements, fold = _elements(operand), _FOLDS[node.op]
     return [fold([elements[i] for i in row]) for row in rows.tolist()]
@@ -266,7 +269,7 @@ def _transpose(node: Node, operands: Sequence[Value]) -> list[Dim]:
 
 
 def _broadcast_to(node: Node, operands: Sequence[Value]) -> Sequence[Dim]:
-    return _broadcast(operands[0], node.output, _count(_shape(node.output)))
+    return _broadcast(operands[0], node.output, math.prod(_shape(node.output)))
 
 
 def _slice(node: Node, operands: Sequence[Value]) -> list[Dim]:
@@ -323,7 +326,3 @@ _ARRANGEMENTS: dict[str, Callable[[Node, Sequence[Value]], Sequence[Dim]]] = {
     "iota": _iota,
     "dims": lambda node, _operands: tuple(node.attrs["elements"]),
 }
-
-
-def _count(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64))

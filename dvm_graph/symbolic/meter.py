@@ -14,7 +14,7 @@ import time
 
 from dvm_graph import _core
 from dvm_graph.errors import LimitError, OutOfMemoryError
-from dvm_graph.options import Options
+from dvm_graph.options import DEFAULTS, Options
 
 _STEPS = 256
 """Between two looks at clock and memory."""
@@ -24,7 +24,7 @@ class Meter:
     """Time and memory of one compilation, from when it is made."""
 
     def __init__(self, options: Options | None = None) -> None:
-        options = options or Options()
+        options = options or DEFAULTS
         self._seconds = options.max_compile_seconds
         self._bytes = options.max_compile_bytes
         self._available = _core.available_memory()

@@ -19,7 +19,17 @@ from typing import NoReturn
 import numpy as np
 
 from dvm_graph.errors import CompileError, ModelError, ShapeError
-from dvm_graph.ir import OPERATORS, DType, Kind, Node, Result, Shape, Value, sum_of_products
+from dvm_graph.ir import (
+    OPERATORS,
+    DType,
+    Kind,
+    Node,
+    OperatorInfo,
+    Result,
+    Shape,
+    Value,
+    sum_of_products,
+)
 from dvm_graph.symbolic import dims
 from dvm_graph.symbolic import expressions as forms
 from dvm_graph.symbolic.contents import deduce_elements
@@ -42,9 +52,10 @@ def infer(node: Node, facts: Facts) -> None:
     result = node.output
     result.shape = rule(node, facts)
     operand = node.inputs[-1] if node.inputs else None
-    if operand is not None and operand.dtype not in OPERATORS[node.op].takes:
+    info = OPERATORS[node.op]
+    if operand is not None and operand.dtype not in info.takes:
         raise ModelError(f"{describe(node)}: it does not compute with {operand.dtype.value}")
-    result.dtype = _result_dtype(node)
+    result.dtype = _result_dtype(node, info)
     result.elements = deduce_elements(node)
     if result.elements is None:
         return
@@ -190,20 +201,18 @@ def _shape(node: Node, index: int = 0) -> Shape:
 # -- dtypes
 
 
-def _result_dtype(node: Node) -> DType:
-    info = OPERATORS[node.op]
+def _result_dtype(node: Node, info: OperatorInfo) -> DType:
+    if info.result is Result.SAME:
+        if info.kind is Kind.SOURCE:
+            return DType.INT64
+        return node.required(0 if info.kind is Kind.GATHER else -1).dtype
     if info.result is Result.BOOL:
         return DType.BOOL
     if info.result is Result.ATTR:
         return DType(node.attrs["dtype"])
-    if info.kind is Kind.SOURCE:
-        return DType.INT64
-    if info.result is Result.SUM:
-        dtype = sum_of_products(node.required(0).dtype, node.required(1).dtype)
-        assert dtype is not None
-        return dtype
-    value = node.required(0 if info.kind is Kind.GATHER else -1)
-    return value.dtype
+    dtype = sum_of_products(node.required(0).dtype, node.required(1).dtype)
+    assert dtype is not None
+    return dtype
 
 
 def _check_same_dtypes(node: Node, values: Sequence[Value | None]) -> None:
