@@ -17,7 +17,7 @@ What it does not do: decide whether sharing is wanted; see `rules`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from dvm_graph.ir import Dim
@@ -53,34 +53,34 @@ class AxisSpace:
         return () if self.is_one(extent) else (self.atom(extent),)
 
     def layout(self, shape: Sequence[Dim]) -> Layout:
-        return tuple([self.axis(extent) for extent in shape])
+        return tuple(map(self.axis, shape))
 
     # -- reading
 
     def extent(self, atom: Atom) -> Dim:
         return self._extents[atom]
 
-    def resolve(self, atoms: Iterable[Atom]) -> Atoms:
+    def resolve(self, atoms: Sequence[Atom]) -> Atoms:
         """The free atoms that these stand for."""
-        bindings, result = self._bindings, []
-        if type(atoms) is tuple:
-            for atom in atoms:
-                if bindings[atom] is not None:
-                    break
-            else:
-                return atoms
+        bindings = self._bindings
+        if len(atoms) == 1:  # most axes have one
+            binding = bindings[atoms[0]]
+            if binding is None:
+                return atoms if type(atoms) is tuple else tuple(atoms)
+            return self._follow(atoms[0], binding)
+        result: list[Atom] = []
         for atom in atoms:
             binding = bindings[atom]
             if binding is None:
                 result.append(atom)
-            elif len(binding) == 1 and bindings[binding[0]] is None:  # most are
-                result.append(binding[0])
             else:
-                result.extend(self._follow(atom, binding))
+                result += self._follow(atom, binding)
         return tuple(result)
 
     def _follow(self, atom: Atom, binding: Atoms) -> Atoms:
         """What a bound atom stands for, to which the atoms on the way are bound from now on."""
+        if len(binding) == 1 and self._bindings[binding[0]] is None:  # most are
+            return binding
         chain = [atom]
         free = binding
         while len(free) == 1 and (further := self._bindings[free[0]]) is not None:
@@ -93,7 +93,7 @@ class AxisSpace:
                 self._bind(link, free)
         return free
 
-    def flat(self, layout: Layout) -> Atoms:
+    def flat(self, layout: Sequence[Atoms]) -> Atoms:
         """All free atoms of a layout, outermost first."""
         return self.resolve([atom for axis in layout for atom in axis])
 
@@ -135,18 +135,21 @@ class AxisSpace:
         for atom, binding in reversed(taken):
             self._bind(atom, binding)
 
-    def unify(self, left: Iterable[Atom], right: Iterable[Atom]) -> tuple[Dim, Dim] | None:
+    def unify(self, left: Sequence[Atom], right: Sequence[Atom]) -> tuple[Dim, Dim] | None:
         """Makes two sequences of atoms one, given that the products of their extents are equal.
 
         Returns None, or the two extents that could not be matched; bindings made on the way stay
         until the caller rolls back.
         """
-        a, b = list(self.resolve(left)), list(self.resolve(right))
-        if a == b:
+        first, second = self.resolve(left), self.resolve(right)
+        if first == second:
             return None
+        a, b = list(first), list(second)
         for end in (-1, 0):
             while a and b and self._match(a, b, end):
                 pass
+        if not a and not b:
+            return None
         a, b = list(self.resolve(a)), list(self.resolve(b))
         for rest in (a, b):
             if not (a and b):
@@ -192,11 +195,11 @@ class AxisSpace:
 
     def _match(self, a: list[Atom], b: list[Atom], end: int) -> bool:
         """Matches the free atoms at one end of two sequences; False: cannot."""
-        if any(self._bindings[atoms[end]] is not None for atoms in (a, b)):  # by a match before
+        x, y = a[end], b[end]
+        if not (self._bindings[x] is None is self._bindings[y]):  # by a match before
             for atoms in (a, b):
                 atoms[:] = self.resolve(atoms)
             return True
-        x, y = a[end], b[end]
         if x == y:
             a.pop(end)
             b.pop(end)

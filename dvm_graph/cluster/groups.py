@@ -10,6 +10,7 @@ sooner; what a group is looked for costs no more than the shorter way round).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -122,12 +123,15 @@ class GroupGraph:
 
     def is_read(self, value: Value, apart_from: Sequence[Group]) -> bool:
         """Whether a group reads a result, apart from some."""
-        readers = self._readers.get(value, ())
-        return len(readers) > sum(group in readers for group in apart_from)
+        readers = self._readers.get(value)
+        return readers is not None and not readers.issubset(apart_from)
 
     def detour(self, producer: Group, consumer: Group) -> Group | None:
         """A group on another path from `producer` to `consumer`, which forbids merging them: the last one."""
-        ahead, back = _Ahead(self, producer, consumer), _Back(self, producer, consumer)
+        ahead = _Ahead(self, producer, consumer)
+        if not ahead.pending:
+            return None
+        back = _Back(self, producer, consumer)
         while ahead.pending and back.pending:
             group = ahead.step()
             if group is not None and consumer in group.after:
@@ -188,7 +192,11 @@ class GroupGraph:
 
     def _reorder(self, producer: Group, consumer: Group) -> None:
         """Moves what depends on `producer` behind `consumer`, or both behind what `consumer` depends on, and drops `producer`."""
-        ahead, back = _Ahead(self, producer, consumer), _Back(self, producer, consumer)
+        ahead = _Ahead(self, producer, consumer)
+        if not ahead.pending:  # nothing else reads it, as is mostly so
+            self._order.remove(producer)
+            return
+        back = _Back(self, producer, consumer)
         while ahead.pending and back.pending:
             ahead.step()
             back.step()
@@ -305,4 +313,4 @@ def _parts(producer: Group, consumer: Group) -> tuple[list[Node], list[Node]] | 
 
 def atoms_of(spaces: Iterable[Atoms]) -> dict[Atom, None]:
     """All atoms of some spaces, in order of appearance."""
-    return {atom: None for space in spaces for atom in space}
+    return dict.fromkeys(itertools.chain.from_iterable(spaces))

@@ -56,7 +56,7 @@ class GroupMeeting:
         return [(value, node, index) for value in values for node, index in consumer.inputs[value]]
 
     def needs_memory(self) -> bool:
-        return any(self.axes[node].memory[index] for _, node, index in self.edges())
+        return True in [self.axes[node].memory[index] for _, node, index in self.edges()]
 
     def feeds_matrix(self) -> bool:
         edges = self.edges()
@@ -70,7 +70,7 @@ class GroupMeeting:
         )
 
     def needs_buffer(self) -> bool:
-        return any(self.axes[node].operands[index] is None for _, node, index in self.edges())
+        return None in [self.axes[node].operands[index] for _, node, index in self.edges()]
 
     def detour(self) -> str:
         if self._detour is None:
@@ -83,13 +83,11 @@ class GroupMeeting:
 
     def accesses(self) -> int:
         both = (self.producer, self.consumer)
-        tensors = set(self.producer.inputs) | set(self.consumer.inputs)
+        tensors = self.producer.inputs.keys() | self.consumer.inputs.keys()
         for group in both:
-            tensors.update(
-                value
-                for value in group.results
-                if value in self.returned or self.graph.is_read(value, both)
-            )
+            for value in group.results:
+                if value in self.returned or self.graph.is_read(value, both):
+                    tensors.add(value)
         return len(tensors)
 
     def sole_consumer(self) -> bool:
@@ -441,11 +439,10 @@ class GroupMeeting:
             self.spaces |= self._resolved(self.producer)
 
     def _one_domain(self) -> bool:
-        atoms = len(atoms_of(self.spaces))
-        return any(len(space) == atoms for space in self.spaces)
+        return len(atoms_of(self.spaces)) in map(len, self.spaces)
 
     def _repeats(self) -> bool:
-        return any(len(set(space)) != len(space) for space in self.spaces)
+        return sum(map(len, self.spaces)) > sum(map(len, map(set, self.spaces)))
 
     def _share_inputs(self) -> None:
         """Reads tensors that both groups load at the same point, where that gives one domain."""

@@ -55,6 +55,8 @@ def _aligned(
     shape: Shape, result: Layout, extents: Shape, space: AxisSpace
 ) -> tuple[Layout, tuple[int, ...]]:
     """Layout of an operand that broadcasts to a result, and its maybe-broadcast axes."""
+    if shape == extents:
+        return result, ()
     skip = len(result) - len(shape)
     layout = []
     maybe = []
@@ -72,13 +74,13 @@ def _aligned(
 def _map(node: Node, space: AxisSpace) -> NodeAxes:
     extents = shape_of(node.output)
     result = space.layout(extents)
-    aligned = [_aligned(shape_of(v), result, extents, space) for v in node.inputs if v is not None]
-    return NodeAxes(
-        result,
-        tuple(layout for layout, _ in aligned),
-        tuple(maybe for _, maybe in aligned),
-        (False,) * len(aligned),
-    )
+    layouts, maybes = [], []
+    for value in node.inputs:
+        if value is not None:
+            layout, maybe = _aligned(shape_of(value), result, extents, space)
+            layouts.append(layout)
+            maybes.append(maybe)
+    return NodeAxes(result, tuple(layouts), tuple(maybes), (False,) * len(layouts))
 
 
 def _reduce(node: Node, space: AxisSpace) -> NodeAxes:

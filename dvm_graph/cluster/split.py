@@ -159,6 +159,8 @@ class _Splitter:
         would take as many bytes again as it is wider.
         """
         widening = widened(self._axes)
+        if not widening:
+            return
         for group in reversed(self._groups.groups):
             stored = any(value in self._wanted for value in group.results)
             if group.nodes[0] in widening and len(group.after) == 1 and not stored:
@@ -437,9 +439,9 @@ class _Splitter:
     def _is_rounded(self, node: Node) -> bool:
         """Memory holds another number than is computed anew: an extreme, say, is none of the numbers then."""
         dtype = node.output.dtype
-        arithmetic = OPERATORS[node.op].kind is Kind.MAP
-        narrows = dtype.is_float and dtype.register is not dtype
-        return arithmetic and narrows and not is_inner(self._graph, node.output)
+        if not dtype.is_float or dtype.register is dtype:
+            return False
+        return OPERATORS[node.op].kind is Kind.MAP and not is_inner(self._graph, node.output)
 
     def _part(self, nodes: list[Node], kind: SubgraphKind, wanted: set[Value]) -> FusedSubgraph:
         """A kernel of these operators, which stores what is wanted of their results."""

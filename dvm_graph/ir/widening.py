@@ -17,8 +17,10 @@ def widened(nodes: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
     """
     found: dict[Node, tuple[Node, ...]] = {}
     for node in nodes:
-        operands = [value for value in node.inputs if value is not None and not value.is_constant]
-        if OPERATORS[node.op].kind is not Kind.MAP or len(operands) != 1:
+        if OPERATORS[node.op].kind is not Kind.MAP:
+            continue
+        operands = [value for value in node.inputs if value is not None and value.data is None]
+        if len(operands) != 1:
             continue
         source = operands[0]
         before = () if source.producer is None else found.get(source.producer, ())

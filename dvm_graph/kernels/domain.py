@@ -26,6 +26,7 @@ class Domain:
         self.inner_k: Atom | None = None
         self.atoms = self._order_axes(subgraph)
         self._index = {atom: i for i, atom in enumerate(self.atoms)}
+        self._bits = {atom: 1 << i for i, atom in enumerate(self.atoms)}
 
     def __len__(self) -> int:
         return len(self.atoms)
@@ -64,7 +65,7 @@ class Domain:
         row_atoms = self._space.resolve(rows) or (self._space.atom(1),)
         m = row_atoms[-1]
         self.roles = (m, n, k)
-        outer = self._space.resolve(atom for atoms in batch for atom in atoms)
+        outer = self._space.flat(batch)
         domain = (*outer, *row_atoms[:-1], m, n, k)
         if not inner:
             return domain
@@ -78,13 +79,14 @@ class Domain:
         return self._space.resolve(layout[-1])[0]
 
     def mask(self, atoms: Iterable[Atom]) -> int:
-        mask = 0
-        for atom in self._space.resolve(atoms):
-            mask |= 1 << self._index[atom]
-        return mask
+        return sum([self._bits[atom] for atom in set(self._space.resolve(tuple(atoms)))])
 
     def layout_mask(self, layout: Layout) -> int:
-        return self.mask(atom for axis in layout for atom in axis)
+        return self.mask(self._space.flat(layout))
+
+    def layout_overlap(self, layout: Layout) -> int:
+        """As `layout_mask`, of a layout that may have other atoms besides."""
+        return sum([self._bits.get(atom, 0) for atom in set(self._space.flat(layout))])
 
     def axis(self, atom: Atom) -> int:
         """The number of the axis that an atom is."""
@@ -104,10 +106,11 @@ class Domain:
         """The strides of atoms, of those of the axes of a layout."""
         result: dict[Atom, Dim] = {}
         for axis, stride in zip(layout, strides, strict=True):
-            step = stride
-            for atom in reversed(self._space.resolve(axis)):
-                result[atom] = step
-                step = mul(step, self._space.extent(atom))
+            atoms = self._space.resolve(axis)
+            for at in range(len(atoms) - 1, -1, -1):
+                result[atoms[at]] = stride
+                if at:
+                    stride = mul(stride, self._space.extent(atoms[at]))
         return result
 
     def per_group(self, axis: Atoms, results: Dim, channels: Dim) -> dict[Atom, Dim]:

@@ -10,7 +10,7 @@ once); the nodes are in topological order; loads of one place are one node, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,7 +75,7 @@ class _Lowering:
         self._accesses: list[Access] = []
         self._at: dict[Value, int] = {}
         self._loads: dict[tuple[Access, int], int] = {}
-        self._fills: dict[tuple[DType, str], int] = {}
+        self._fills: dict[tuple[DType, str, int], int] = {}
         self._domain = Domain(subgraph)
 
     def run(self, name: str) -> KernelPlan:
@@ -121,12 +121,12 @@ class _Lowering:
         layout = self._axes[node].operands[index]
         assert layout is not None
         maybe = self._axes[node].maybe[index]
-        strides = [
-            select(equal(extent, 1), 0, stride) if axis in maybe else stride
-            for axis, (extent, stride) in enumerate(
-                zip(shape_of(value), place.strides, strict=True)
+        strides = place.strides
+        if maybe:
+            strides = tuple(
+                select(equal(extent, 1), 0, stride) if axis in maybe else stride
+                for axis, (extent, stride) in enumerate(zip(shape_of(value), strides, strict=True))
             )
-        ]
         return Address(value, place.buffer, place.offset, self._domain.per_atom(layout, strides))
 
     def _strided(self, node: Node) -> Address:
@@ -148,9 +148,18 @@ class _Lowering:
         layout = self._axes[node].result
         return Address(source, place.buffer, offset, self._domain.per_atom(layout, strides))
 
-    def _access(self, address: Address, packed: bool = False) -> Access:
-        slots = tuple(self._slot(address.strides.get(atom, 0)) for atom in self._domain.atoms)
-        return Access(address.buffer, slots, self._slot(address.offset), packed)
+    def _access(self, address: Address, packed: bool = False, transformed: bool = False) -> Access:
+        slots, offset = self._slots(address.strides), self._slot(address.offset)
+        return Access(address.buffer, slots, offset, packed, transformed=transformed)
+
+    def _slots(self, strides: Mapping[Atom, Dim]) -> tuple[Slot, ...]:
+        """How something follows each axis of the kernel."""
+        return tuple(
+            [
+                self._slot(strides[atom]) if atom in strides else NO_SLOT
+                for atom in self._domain.atoms
+            ]
+        )
 
     def _slot(self, dim: Dim) -> Slot:
         return NO_SLOT if isinstance(dim, int) and dim == 0 else self._dims.slot(dim)
@@ -179,9 +188,8 @@ class _Lowering:
         """
         layout = self._axes[node].operands[index]
         computed = self._nodes[self._at[node.required(index)]].axes
-        axes = (atom for axis in layout or () for atom in self._space.resolve(axis))
-        lost = computed & ~self._domain.mask(atom for atom in axes if atom in self._domain)
-        if any(
+        lost = computed & ~self._domain.layout_overlap(layout or ())
+        if lost and any(
             lost >> at & 1 and not self._space.is_one(self._space.extent(atom))
             for at, atom in enumerate(self._domain.atoms)
         ):
@@ -193,7 +201,7 @@ class _Lowering:
     def _load(
         self, address: Address, dtype: DType, atoms: Iterable[Atom], transformed: bool = False
     ) -> int:
-        access = replace(self._access(address), transformed=transformed)
+        access = self._access(address, transformed=transformed)
         axes = self._domain.mask(atoms)
         known = self._loads.get((access, axes))
         if known is None:
@@ -206,17 +214,13 @@ class _Lowering:
         return len(self._accesses) - 1
 
     def _fill(self, scalar: Any, dtype: DType) -> int:
-        if dtype.is_float:
-            number = float(scalar)
-            node = PlanNode("fill", dtype.register, 0, scalar=number)
-        else:
-            number = int(scalar)
-            if number >= 2**63:  # unsigned: the same bits
-                number -= 2**64
-            node = PlanNode("fill", dtype.register, 0, integer=number)
-        key = dtype.register, repr(number)  # tells -0.0 from 0.0, and NaN is NaN
+        number, integer = (float(scalar), 0) if dtype.is_float else (0.0, int(scalar))
+        if integer >= 2**63:  # unsigned: the same bits
+            integer -= 2**64
+        key = dtype.register, repr(number), integer  # tells -0.0 from 0.0, and NaN is NaN
         if key not in self._fills:
-            self._fills[key] = self._emit(node)
+            fill = PlanNode("fill", dtype.register, 0, scalar=number, integer=integer)
+            self._fills[key] = self._emit(fill)
         return self._fills[key]
 
     # -- operators
@@ -251,7 +255,7 @@ class _Lowering:
             self._at[node.output] = self._fill(scalar, source.dtype)
 
     def _compute(self, node: Node) -> int:
-        operands = tuple(self._operand(node, i) for i in range(len(node.inputs)))
+        operands = tuple([self._operand(node, i) for i in range(len(node.inputs))])
         axes = 0
         for operand in operands:
             axes |= self._nodes[operand].axes
@@ -307,7 +311,7 @@ class _Lowering:
         axis: int = node.attrs["axis"]
         layout = self._axes[node].result
         strides = self._domain.per_atom((layout[axis],), (node.attrs["step"],))
-        slots = tuple(self._slot(strides.get(atom, 0)) for atom in self._domain.atoms)
+        slots = self._slots(strides)
         return self._emit(
             PlanNode(
                 "iota",
@@ -372,7 +376,7 @@ class _Lowering:
                 node.output.dtype.register,
                 self._domain.layout_mask(result),
                 access=self._add_access(self._access(self._whole(images, strides))),
-                strides=tuple(self._slot(numbers.get(atom, 0)) for atom in self._domain.atoms),
+                strides=self._slots(numbers),
                 weights=weights,
                 window=tuple(self._slot(dim) for dim in sizes),
             )
@@ -423,7 +427,7 @@ class _Lowering:
             packed = packed.with_transforms(slices)
         buffer = self._values.panels(packed.panels, address.source)
         panels = Address(address.source, buffer, 0, packed.strides)
-        access = replace(self._access(panels, packed=True), transformed=slices > 0)
+        access = self._access(panels, packed=True, transformed=slices > 0)
         return self._emit(
             PlanNode(
                 "load",

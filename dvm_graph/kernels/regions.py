@@ -40,6 +40,7 @@ class Regions:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self._same = facts.same
         self._filled: dict[tuple[Dim, ...], Facts | None] = {}
         """What is known where some extents are not 0, as far as anybody asked."""
         self._broadcasts = {
@@ -158,15 +159,14 @@ class Regions:
         while at >= 0:
             extent, stride = rest[at]
             end = mul(extent, stride)
-            outer = next(
-                (i for i, step in enumerate(rest) if i != at and self._same(step[1], end)), None
-            )
-            if outer is None:
+            for outer, (more, between) in enumerate(rest):
+                if outer != at and self._same(between, end):
+                    rest[at] = (mul(more, extent), stride)
+                    del rest[outer]
+                    at = len(rest) - 1
+                    break
+            else:
                 at -= 1
-                continue
-            rest[at] = (mul(rest[outer][0], extent), stride)
-            del rest[outer]
-            at = len(rest) - 1
         return tuple(rest)
 
     def _side_by_side(self, first: Box, second: Box) -> Box | None:
@@ -205,9 +205,6 @@ class Regions:
         return self._same(left[0], right[0]) and self._same(left[1], right[1])
 
     # -- proofs
-
-    def _same(self, left: Dim, right: Dim) -> bool:
-        return self._facts.same(left, right)
 
     def _nested(self, box: Box, size: Dim) -> bool:
         """Each step, from where the offset begins along it, ends before the next outer one goes on."""

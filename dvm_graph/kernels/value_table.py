@@ -56,6 +56,7 @@ class ValueTable:
         self._inputs = set(schedule.graph.inputs)
         self._outputs = set(schedule.graph.outputs)
         self._numbers: dict[Value, int] = {}
+        self._places: dict[Value, Place] = {}
         self._panels: dict[Panels | Blocks, int] = {}
         self._columns: dict[Panels, int] = {}
         self._tables: dict[tuple[DType, tuple[int, ...]], int] = {}
@@ -78,6 +79,12 @@ class ValueTable:
 
     def place(self, value: Value) -> Place:
         """Where a value lies."""
+        known = self._places.get(value)
+        if known is None:
+            known = self._places[value] = self._place(value)
+        return known
+
+    def _place(self, value: Value) -> Place:
         if value in self._parts:
             joined, axis, start = self._parts[value]
             whole = self.place(joined)
