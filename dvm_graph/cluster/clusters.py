@@ -53,6 +53,8 @@ def _wait_for_readers(graph: Graph, order: list[Node], phases: dict[Node, int]) 
     Whole components move, or none of their operators: what is fused within a phase stays so.
     """
     waiting = _by_phase(order, phases)
+    if len(waiting) == 1:
+        return
     for phase in sorted(waiting, reverse=True):
         if phase % 2 == 1:
             continue
@@ -134,13 +136,11 @@ def _components(nodes: list[Node], vendor: bool) -> list[list[Node]]:
     shared: dict[Value, int] = {}
     for at, node in enumerate(nodes):
         for value in node.inputs:
-            if value is None or value.is_constant:
+            if value is None or value.data is not None:
                 continue
             other = index.get(value.producer) if value.producer is not None else None
-            low, high = sorted(
-                (first(at), first(shared.setdefault(value, at) if other is None else other))
-            )
-            earlier[high] = low
+            one, two = first(at), first(shared.setdefault(value, at) if other is None else other)
+            earlier[max(one, two)] = min(one, two)
     components: dict[int, list[Node]] = {}
     for at, node in enumerate(nodes):
         components.setdefault(first(at), []).append(node)

@@ -18,6 +18,8 @@ from dvm_graph.ir import FOR_PRODUCTS, OPERATORS, RELAYOUTS, STRIDED, Graph, Kin
 
 _MAX_SCALAR_CHAIN = 8
 """Operators in a computation of scalars that is repeated for each user."""
+_REPEATED = frozenset({Kind.MAP, Kind.SOURCE, Kind.VIEW})
+"""Kinds of those."""
 
 
 def prepare(graph: Graph) -> None:
@@ -136,11 +138,10 @@ def _scalar_chains(graph: Graph) -> set[Node]:
     lengths: dict[Value, int] = {}
     chains: set[Node] = set()
     for node in graph.sorted_nodes():
-        if OPERATORS[node.op].kind not in (Kind.MAP, Kind.SOURCE, Kind.VIEW):
+        if OPERATORS[node.op].kind not in _REPEATED:
             continue
-        if node.op == "concat" or any(
-            extent != 1 for value in node.outputs for extent in value.shape or ()
-        ):
+        shape = node.output.shape or ()
+        if node.op == "concat" or shape != (1,) * len(shape):
             continue
         length = 1
         for value in node.inputs:

@@ -371,6 +371,10 @@ class Graph:
         """How often each of its users does."""
         return MappingProxyType(self._users.get(value, _NO_USES))
 
+    def indexes(self, uses: Mapping[Value, Mapping[Node, int]]) -> bool:
+        """Whether the index over the uses of values says just this."""
+        return self._users == uses
+
     def values(self) -> Iterator[Value]:
         """Every value: inputs, then constants and results in node order."""
         seen: dict[Value | None, None] = dict.fromkeys(self.inputs)

@@ -12,7 +12,7 @@ functions do that while building.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dvm_graph.errors import CompileError
 from dvm_graph.ir.dtypes import DType
@@ -33,16 +33,17 @@ def verify(graph: Graph, dialect: Dialect) -> None:
     Raises:
         CompileError: an invariant does not hold.
     """
-    _check_names(graph)
-    _check_structure(graph)
+    values = list(graph.values())
+    _check_names(graph, values)
+    _check_structure(graph, values)
     check = _check_imported if dialect is Dialect.ONNX else _check_basic
     for node in graph.nodes:
         check(node)
         for region in node.regions:
-            _check_structure(region)
+            _check_structure(region, list(region.values()))
         for body in node.bodies:
             verify(body, Dialect.BASIC)
-    for value in graph.values():
+    for value in values:
         _check_value(value)
 
 
@@ -54,11 +55,11 @@ def _fail(node: Node, problem: str) -> CompileError:
 # -- structure
 
 
-def _check_names(graph: Graph) -> None:
+def _check_names(graph: Graph, own: Sequence[Value]) -> None:
     values: dict[str, Value] = {}
     nodes: set[str] = set()
     for part in _with_regions(graph):
-        for value in part.values():
+        for value in own if part is graph else part.values():
             if values.setdefault(value.name, value) is not value:
                 raise CompileError(f"two values are named {value.name!r}")
         for node in part.nodes:
@@ -75,7 +76,7 @@ def _with_regions(graph: Graph) -> list[Graph]:
     return graphs
 
 
-def _check_structure(graph: Graph) -> None:
+def _check_structure(graph: Graph, values: Sequence[Value]) -> None:
     available = set(graph.inputs)
     for node in graph.nodes:
         for index, value in enumerate(node.outputs):
@@ -93,7 +94,7 @@ def _check_structure(graph: Graph) -> None:
                 raise _fail(node, f"operand {operand!r} is not of this graph")
             users = uses.setdefault(operand, {})
             users[node] = users.get(node, 0) + 1
-    for value in graph.values():
+    for value in () if graph.indexes(uses) else values:
         listed, true = graph.uses(value), uses.get(value, {})
         if listed != true:
             node = next(n for n in (*true, *listed) if listed.get(n) != true.get(n))
@@ -153,9 +154,9 @@ def _check_basic(node: Node) -> None:
         raise _fail(node, f"{len(node.outputs)} results, not 1")
     if info.arity >= 0 and len(node.inputs) != info.arity:
         raise _fail(node, f"{len(node.inputs)} operands, not {info.arity}")
-    missing = [name for name in info.attrs if name not in node.attrs]
-    if missing:
-        raise _fail(node, f"no attribute {missing[0]!r}")
+    for name in info.attrs:
+        if name not in node.attrs:
+            raise _fail(node, f"no attribute {name!r}")
     for value in (*node.inputs, node.output):
         if value is None or value.shape is None:
             raise _fail(node, f"operand or result {value!r} is omitted or has no shape")

@@ -53,9 +53,11 @@ class StridedViews:
 
 def absorb_views(graph: Graph, facts: Facts) -> bool:
     """True if some view was composed."""
-    views = StridedViews(facts)
+    views, nodes = StridedViews(facts), graph.sorted_nodes()
+    if STRIDED.isdisjoint([node.op for node in nodes]):
+        return False
     changed = False
-    for node in graph.sorted_nodes():
+    for node in nodes:
         strided = views.of(node)
         if strided is not None and strided.sliced:
             changed |= _become_view(graph, node, strided)

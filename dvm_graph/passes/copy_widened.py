@@ -21,6 +21,8 @@ from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value, widened
 def copy_widened(graph: Graph) -> bool:
     """True if something was copied."""
     widening = widened(graph.sorted_nodes())
+    if not widening:
+        return False
     products = _products_before(graph)
     for node in reversed(widening):  # what is read by one kernel is computed there
         readers = graph.users(node.output)
@@ -49,10 +51,8 @@ def _products_before(graph: Graph) -> dict[Node, int]:
     found: dict[Node, int] = {}
     for node in graph.sorted_nodes():
         before = [value.producer for value in node.inputs if value is not None]
-        found[node] = max(
-            (found[p] + (OPERATORS[p.op].kind is Kind.MATRIX) for p in before if p is not None),
-            default=0,
-        )
+        counts = [found[p] + (OPERATORS[p.op].kind is Kind.MATRIX) for p in before if p is not None]
+        found[node] = max(counts, default=0)
     return found
 
 

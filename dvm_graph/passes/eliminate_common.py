@@ -28,18 +28,14 @@ def eliminate_common(graph: Graph) -> bool:
     known: dict[Any, Node] = {}
     changed = False
     for node in graph.sorted_nodes():
-        inputs = [constants.first(value) for value in node.inputs]
-        if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+        inputs = tuple(map(constants.first, node.inputs))
+        if inputs != node.inputs:
             graph.set_inputs(node, inputs)
             changed = True
         if node.is_call:
             continue
-        key = (
-            node.op,
-            tuple(id(value) for value in inputs),
-            tuple(sorted(((name, _frozen(attr)) for name, attr in node.attrs.items()), key=_first)),
-        )
-        first = known.setdefault(key, node)
+        attrs = frozenset([(name, _frozen(attr)) for name, attr in node.attrs.items()])
+        first = known.setdefault((node.op, inputs, attrs), node)
         if first is node:
             continue
         first.origin = tuple(dict.fromkeys((*first.origin, *node.origin)))
@@ -47,10 +43,6 @@ def eliminate_common(graph: Graph) -> bool:
         graph.remove(node)
         changed = True
     return changed
-
-
-def _first(item: tuple[str, Any]) -> str:
-    return item[0]
 
 
 def _frozen(attr: Any) -> Any:
@@ -84,7 +76,9 @@ class _Constants:
 
 def _sample(data: NDArray[Any]) -> bytes:
     """Some elements, evenly spread."""
-    return data.flat[:: max(1, data.size // _SAMPLED)].tobytes()
+    if data.size <= _SAMPLED:
+        return data.tobytes()
+    return data.flat[:: data.size // _SAMPLED].tobytes()
 
 
 def _same_bytes(a: NDArray[Any], b: NDArray[Any]) -> bool:

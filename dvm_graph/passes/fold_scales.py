@@ -31,6 +31,7 @@ from dvm_graph.symbolic.folding import contents
 _PRODUCTS = frozenset({"matmul", "depthwise"})
 """Whose second operand is the weights, and whose results lie along the last axis of both."""
 _STEPS = frozenset({"add", "sub", "mul", "div"})
+_FACTORS = frozenset({"mul", "div"})
 _VIEWS = frozenset({"reshape", "transpose"})
 
 _MOST_BYTES = 1 << 24
@@ -63,13 +64,30 @@ def fold_scales(graph: Graph, facts: Facts) -> bool:
     builder = Builder(graph, facts)
     changed = False
     for node in reversed(graph.sorted_nodes()):  # the last step of a chain comes first
-        if node.op not in _STEPS or node not in graph:
+        if node.op not in _STEPS or node not in graph or not _may_scale_product(node):
             continue
         folded = _folded(node, builder)
         if folded is not None:
             graph.replace_node(node, folded)
             changed = True
     return changed
+
+
+def _may_scale_product(node: Node) -> bool:
+    """Whether there may be a product before this step, with a factor between; False: certainly none."""
+    scales = False
+    for _ in range(_MOST_LINKS):
+        scales |= node.op in _FACTORS
+        computed = [value for value in node.inputs if value is not None and value.data is None]
+        if len(computed) != 1:  # some may be made of constants
+            return True
+        before = computed[0].producer
+        if before is None or before.op in _PRODUCTS:
+            return before is not None and scales
+        if before.op not in _STEPS and before.op not in _VIEWS:
+            return False
+        node = before
+    return False
 
 
 def _folded(last: Node, builder: Builder) -> Value | None:

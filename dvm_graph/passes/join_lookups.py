@@ -19,6 +19,8 @@ from dvm_graph.symbolic.shape_functions import row_major
 
 def join_lookups(graph: Graph) -> bool:
     """True if lookups were joined."""
+    if not any(map(_looks_up, graph.nodes)):
+        return False
     absorbed = [node for node in graph.sorted_nodes() if _takes_columns(graph, node)]
     alike: dict[tuple[int, bool], list[Node]] = {}
     waits: dict[Node, int] = {}

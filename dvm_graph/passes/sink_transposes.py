@@ -47,6 +47,8 @@ class _Sinking:
     def run(self) -> bool:
         changed = False
         for node in self._graph.sorted_nodes():
+            if node.op != "reshape" and not self._reads_moved(node):
+                continue
             with self._builder.scope(node):
                 result = self._sunk(node)
             if result is None:
@@ -59,6 +61,14 @@ class _Sinking:
                 if transpose is not None and self._unused(transpose):
                     self._graph.remove(transpose)
         return changed
+
+    def _reads_moved(self, node: Node) -> bool:
+        """Whether some operand may be such a transpose; reshapes see further."""
+        return "transpose" in [
+            value.producer.op
+            for value in node.inputs
+            if value is not None and value.producer is not None
+        ]
 
     def _unused(self, node: Node) -> bool:
         if node not in self._graph or node.op != "transpose":

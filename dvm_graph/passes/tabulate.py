@@ -60,6 +60,8 @@ _Functions: TypeAlias = dict[Value, _Function]
 
 def tabulate(graph: Graph, facts: Facts) -> bool:
     """True if a table took the place of operators."""
+    if _BYTES.keys().isdisjoint([value.dtype for node in graph.nodes for value in node.outputs]):
+        return False
     builder = Builder(graph, facts)
     refused: set[Value] = set()
     while True:  # most functions are worth no table: theirs are not computed
