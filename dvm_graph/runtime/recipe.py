@@ -115,11 +115,11 @@ CORES_PER_CPU = 8
 
 
 def _builder(options: Options) -> _core.ModelBuilder:
-    most = CORES_PER_CPU * _core.available_cores()
-    if options.cores is not None and options.cores > most:
+    if options.cores is not None and options.cores > CORES_PER_CPU * _core.available_cores():
+        cpus = _core.available_cores()
         raise InputError(
-            f"option cores is {options.cores}, but this process may use {_core.available_cores()} CPUs: "
-            f"at most {most}, {CORES_PER_CPU} for each"
+            f"option cores is {options.cores}, but this process may use {cpus} CPUs: "
+            f"at most {CORES_PER_CPU * cpus}, {CORES_PER_CPU} for each"
         )
     level = _level(options.simd)
     if options.precision == "bf16" and level not in _core.bf16_levels():

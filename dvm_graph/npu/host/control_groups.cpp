@@ -1,8 +1,11 @@
 #include "npu/host/control_groups.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <vector>
 
@@ -15,11 +18,11 @@ bool lists(const std::string& commas, const std::string& wanted) {
   return ("," + commas + ",").find("," + wanted + ",") != std::string::npos;
 }
 
-// The path of this process's group in a hierarchy: of version 2 where `controller` is empty. Empty:
-// there is no such hierarchy.
-std::string group_path(const std::string& root, const std::string& controller) {
-  std::ifstream file(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {  // number:controllers:path
+// The path of this process's group in a hierarchy, by what /proc/self/cgroup says: of version 2
+// where `controller` is empty. Empty: there is no such hierarchy.
+std::string group_path(const std::string& groups, const std::string& controller) {
+  std::istringstream lines(groups);
+  for (std::string line; std::getline(lines, line);) {  // number:controllers:path
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
@@ -51,11 +54,13 @@ Mount mount_of(const std::string& root, const std::string& controller) {
   return {};
 }
 
-// The folders of this process's group and of those around it, innermost first.
-std::vector<std::string> folders_of(const std::string& root, const std::string& controller) {
-  std::string path = group_path(root, controller);
+// The folders of a process's group and of those around it, innermost first.
+std::vector<std::string> find_folders(const std::string& root, const std::string& groups,
+                                      const std::string& controller) {
+  std::string path = group_path(groups, controller);
+  if (path.empty()) return {};
   const Mount mount = mount_of(root, controller);
-  if (path.empty() || mount.folder.empty()) return {};
+  if (mount.folder.empty()) return {};
   if (mount.group != "/") {
     path = path.starts_with(mount.group) ? path.substr(mount.group.size()) : "";
   }
@@ -67,6 +72,21 @@ std::vector<std::string> folders_of(const std::string& root, const std::string& 
   }
   folders.push_back(top);
   return folders;
+}
+
+std::string contents_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Of this process. Mounts are looked through again only where it is in other groups than before.
+std::vector<std::string> folders_of(const std::string& root, const std::string& controller) {
+  // Of each thread: a lock might be held while the process is forked.
+  thread_local std::map<std::array<std::string, 3>, std::vector<std::string>> known;
+  const std::string groups = contents_of(root + "/proc/self/cgroup");
+  const auto [at, is_new] = known.try_emplace({root, groups, controller});
+  if (is_new) at->second = find_folders(root, groups, controller);
+  return at->second;
 }
 
 // The first number in a file, or `otherwise`: where there is no file, or it says "max".
