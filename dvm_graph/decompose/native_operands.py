@@ -42,8 +42,13 @@ def computable(node: Node, operands: Sequence[Value | None]) -> bool:
     """Whether the node's operands are of known ranks and of types that the operator is defined for, and
     that kernels compute with.
     """
-    given = [value for value in operands if value is not None]
-    if node.regions or not all(value.computable for value in given) or not takes(node, operands):
+    unsigned = False
+    for value in operands:
+        if value is None:
+            continue
+        if not value.computable:
+            return False
+        unsigned |= value.dtype is DType.UINT64
+    if node.regions or not takes(node, operands):
         return False
-    unsigned = any(value.dtype is DType.UINT64 for value in given)
     return not unsigned or node.op in (*_UINT64_OPERATORS.split(), *HOST_OPERATORS)

@@ -191,20 +191,13 @@ class ModelMetadata:
     """ONNX metadata_props of the model."""
 
 
-class _Names:
-    """Names that are taken: of a graph and its regions, or of a scratch of such, which avoids theirs."""
+class _Names(set[str]):
+    """Names that are taken: of a graph and its regions."""
 
-    def __init__(self, avoided: _Names | None = None) -> None:
-        self._own: set[str] = set()
-        self._avoided = avoided
+    def __init__(self) -> None:
+        super().__init__()
         self._next: dict[str, dict[int, int]] = {}
         """By stem: of a number that is taken, one behind it; those between are taken, too."""
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._own or (self._avoided is not None and name in self._avoided)
-
-    def add(self, name: str) -> None:
-        self._own.add(name)
 
     def numbered(self, stem: str, number: int) -> tuple[str, int]:
         """The first name of this stem that is not taken, from a number on: each region of a graph counts from 1."""
@@ -215,6 +208,17 @@ class _Names:
         for each in passed:
             following[each] = number
         return f"{stem}.{number}", number
+
+
+class _ScratchNames(_Names):
+    """Those of a scratch of a graph, which avoids the names of that."""
+
+    def __init__(self, avoided: _Names) -> None:
+        super().__init__()
+        self._avoided = avoided
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self._avoided
 
 
 class _Outputs(list[Value]):
@@ -303,9 +307,9 @@ class Graph:
         return list(self._sorted)
 
     def _sort(self) -> list[Node]:
+        if self._stands_in_order():
+            return list(self._nodes)
         order = {node: index for index, node in enumerate(self._nodes)}
-        if self._stands_in_order(order):
-            return list(order)
         nodes, result = list(order), []
         waits_for = [
             len([1 for value in node.inputs if value is not None and value.producer is not None])
@@ -350,14 +354,14 @@ class Graph:
                 pending += [value.producer for value in node.inputs if value is not None]
         return [node for node in self.sorted_nodes() if node in needed]
 
-    @staticmethod
-    def _stands_in_order(order: Mapping[Node, int]) -> bool:
+    def _stands_in_order(self) -> bool:
         """Whether producers stand before what reads them: then that is the order asked for."""
-        for node, index in order.items():
+        before: set[Node | None] = {None}
+        for node in self._nodes:
             for value in node.inputs:
-                producer = None if value is None else value.producer
-                if producer is not None and order[producer] >= index:
+                if value is not None and value.producer not in before:
                     return False
+            before.add(node)
         return True
 
     def users(self, value: Value) -> Set[Node]:
@@ -377,12 +381,12 @@ class Graph:
 
     def values(self) -> Iterator[Value]:
         """Every value: inputs, then constants and results in node order."""
-        seen: dict[Value | None, None] = dict.fromkeys(self.inputs)
+        found: list[Value | None] = list(self.inputs)
         for node in self._nodes:
-            seen.update(dict.fromkeys(node.inputs))
-            seen.update(dict.fromkeys(node.outputs))
-        seen.update(dict.fromkeys(self.outputs))
-        return (value for value in seen if value is not None)
+            found += node.inputs
+            found += node.outputs
+        found += self.outputs
+        return (value for value in dict.fromkeys(found) if value is not None)
 
     def to_networkx(self) -> nx.MultiDiGraph[Node]:
         """The nodes, and for each use of a result an edge from its producer, with the `value` and the index of
@@ -416,15 +420,15 @@ class Graph:
     def scratch(self) -> Graph:
         """An empty graph that avoids this graph's names, and takes none of them away."""
         graph = Graph(self.name)
-        graph._names = _Names(self._names)
+        graph._names = _ScratchNames(self._names)
         return graph
 
     def unique_name(self, stem: str) -> str:
         """A name not in use, reserved by this call."""
-        name = stem
-        if not name or name in self._names:
-            name, self._counter = self._names.numbered(stem, self._counter + 1)
-        self._names.add(name)
+        name, names = stem, self._names
+        if not name or name in names:
+            name, self._counter = names.numbered(stem, self._counter + 1)
+        names.add(name)
         return name
 
     def taken_over(self, constant: Value, home: Graph) -> Value:
@@ -451,13 +455,15 @@ class Graph:
             result.producer = node
             self._names.add(result.name)
         for operand in node.inputs:
-            self._link(operand, node)
+            if operand is not None:
+                self._link(operand, node)
         return node
 
     def remove(self, node: Node) -> None:
         """Removes a node none of whose results is used."""
         for value in node.inputs:
-            self._unlink(value, node)
+            if value is not None:
+                self._unlink(value, node)
         self._sorted = None
         del self._nodes[node]
 
@@ -475,10 +481,12 @@ class Graph:
     def set_inputs(self, node: Node, inputs: Sequence[Value | None]) -> None:
         self._sorted = None
         for value in node.inputs:
-            self._unlink(value, node)
+            if value is not None:
+                self._unlink(value, node)
         node.inputs = tuple(inputs)
         for value in node.inputs:
-            self._link(value, node)
+            if value is not None:
+                self._link(value, node)
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Every use of `old`, as operand or graph output, becomes one of `new`."""
@@ -500,15 +508,14 @@ class Graph:
             dead += [v.producer for v in candidate.inputs if v is not None and v.producer]
             self.remove(candidate)
 
-    def _link(self, value: Value | None, node: Node) -> None:
-        if value is None:
-            return
-        users = self._users.setdefault(value, {})
-        users[node] = users.get(node, 0) + 1
+    def _link(self, value: Value, node: Node) -> None:
+        users = self._users.get(value)
+        if users is None:
+            self._users[value] = {node: 1}
+        else:
+            users[node] = users.get(node, 0) + 1
 
-    def _unlink(self, value: Value | None, node: Node) -> None:
-        if value is None:
-            return
+    def _unlink(self, value: Value, node: Node) -> None:
         users = self._users[value]
         users[node] -= 1
         if not users[node]:

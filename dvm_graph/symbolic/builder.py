@@ -64,7 +64,8 @@ class Builder(OperatorMethods):
         if trivial is not None and trivial(operands, attrs, self.facts):
             return operands[0]
         result = Value("", operands[-1].dtype if operands else DType.INT64)
-        node = Node("", name, operands, (result,), attrs, origin=self.inside[0])
+        origin, metadata, _ = self.inside
+        node = Node("", name, operands, (result,), attrs, origin=origin, metadata=metadata)
         infer(node, self.facts)
         if result.dtype is DType.OPAQUE:
             raise TypeError(f"{describe(node)}: kernels do not compute with this type")
@@ -128,13 +129,16 @@ class Builder(OperatorMethods):
     def _source_of_dims(self, elements: tuple[Dim, ...], shape: tuple[int, ...]) -> Value:
         result = Value("", DType.INT64)
         attrs = {"elements": elements, "shape": shape}
-        node = Node("", "dims", (), (result,), attrs, origin=self.inside[0])
+        origin, metadata, _ = self.inside
+        node = Node("", "dims", (), (result,), attrs, origin=origin, metadata=metadata)
         infer(node, self.facts)
         return self._insert(node, result)
 
     def _cast_dims(self, value: Value, dtype: DType) -> Value:
         result = Value("", dtype)
-        node = Node("", "cast", (value,), (result,), {"dtype": dtype}, origin=self.inside[0])
+        origin, metadata, _ = self.inside
+        attrs = {"dtype": dtype}
+        node = Node("", "cast", (value,), (result,), attrs, origin=origin, metadata=metadata)
         infer(node, self.facts)
         return self._insert(node, result)
 
@@ -150,8 +154,7 @@ class Builder(OperatorMethods):
         return None if data is None else self.constant(data)
 
     def _insert(self, node: Node, result: Value) -> Value:
-        _, node.metadata, stem = self.inside
-        node.name = result.name = self.graph.unique_name(f"{stem}{node.op}")
+        node.name = result.name = self.graph.unique_name(f"{self.inside[2]}{node.op}")
         self.most_axes = max(self.most_axes, _loops(node))
         self.graph.add(node)
         return result
