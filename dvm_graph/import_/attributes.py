@@ -122,11 +122,12 @@ def _text(data: bytes) -> str:
 
 def names_read(node: onnx.NodeProto) -> Iterable[str]:
     """Names a node reads, those captured by its subgraphs included."""
-    yield from node.input
-    for attribute in node.attribute:
-        if attribute.type in GRAPH_TYPES:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _free_names(graph)
+    bodies = [attribute for attribute in node.attribute if attribute.type in GRAPH_TYPES]
+    if not bodies:  # as most
+        names: Iterable[str] = node.input
+        return names
+    graphs = (graph for body in bodies for graph in (body.g, *body.graphs))
+    return [*node.input, *(name for graph in graphs for name in _free_names(graph))]
 
 
 def _free_names(graph: onnx.GraphProto) -> Iterable[str]:

@@ -322,7 +322,7 @@ class Importer:
 
     def _import_constant(self, scope: Scope, node: onnx.NodeProto) -> None:
         where = f"node {_label(node)}"
-        _, version = own_version(node)
+        _, _, version = own_version(node)
         schema = signature("Constant", "", version or self._version("", where))
         if len(node.attribute) != 1 or len(node.output) != 1 or node.input:
             raise ModelError(f"{where}: Constant takes one attribute and gives one result")
@@ -336,20 +336,21 @@ class Importer:
     ) -> Node:
         where = f"node {_label(proto)}"
         domain = default_domain(proto.domain)
-        proto, version = own_version(proto)
+        proto, source, version = own_version(proto)
         version = self._version(domain, where) if version is None else version
         schema = _checked_signature(proto, where, domain, version)
         operands = [self._operand(scope, name, where) for name in proto.input]
         attrs = read_attributes(proto, where, schema, self._external)
         regions, captured = self._import_regions(scope, proto, attrs, where)
-        source = proto.SerializeToString()
         node = Node(
             name=scope.graph.unique_name(self._provenance.prefix + (proto.name or proto.op_type)),
             op=proto.op_type,
             inputs=(*operands, *captured),
             outputs=tuple(
-                values[name] if name else Value(scope.graph.unique_name("unused"), DType.OPAQUE)
-                for name in proto.output
+                [
+                    values[name] if name else Value(scope.graph.unique_name("unused"), DType.OPAQUE)
+                    for name in proto.output
+                ]
             ),
             attrs=attrs,
             domain=domain,
@@ -521,18 +522,21 @@ def _in_order(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
     Raises:
         ModelError: the nodes form a cycle.
     """
-    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    reads = [
-        sorted({producers[name] for name in names_read(node) if name in producers})
-        for node in nodes
-    ]
-    if all(not before or before[-1] < index for index, before in enumerate(reads)):
+    later = {name for node in nodes for name in node.output if name}
+    for node in nodes:
+        if not later.isdisjoint(names_read(node)):
+            break
+        later.difference_update(node.output)
+    else:
         return nodes
     import networkx as nx  # for the few models whose nodes are in no order
 
+    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     order: nx.DiGraph[int] = nx.DiGraph()
     order.add_nodes_from(range(len(nodes)))
-    order.add_edges_from((source, index) for index, before in enumerate(reads) for source in before)
+    for index, node in enumerate(nodes):
+        sources = sorted({producers[name] for name in names_read(node) if name in producers})
+        order.add_edges_from((source, index) for source in sources)
     try:
         return [nodes[index] for index in nx.lexicographical_topological_sort(order)]
     except nx.NetworkXUnfeasible:

@@ -33,6 +33,7 @@ from dvm_graph.errors import (
     UnsupportedError,
     checked_path,
 )
+from dvm_graph.import_.attributes import GRAPH_TYPES
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.vendor_library import kernels
 
@@ -147,29 +148,31 @@ _NODE_TEXTS = operator.attrgetter(
         if field.type == FieldDescriptor.TYPE_STRING and field.name not in ("input", "output")
     )
 )
+_ATTRIBUTE = operator.attrgetter("type", "name", "ref_attr_name", "doc_string")
+_DIM_TEXTS = operator.attrgetter("dim_param", "denotation")
 _NUMBERS = frozenset({onnx.AttributeProto.INT, onnx.AttributeProto.INTS, onnx.AttributeProto.FLOAT})
+_ARE_TEXTS = frozenset({str})
 
 
 def _is_plain_text(node: onnx.NodeProto) -> bool:
     """Whether a node holds text and numbers only: most do, and it takes a fraction of the time to see."""
-    return all(
-        isinstance(text, str) for text in (*_NODE_TEXTS(node), *node.input, *node.output)
-    ) and all(
-        attribute.type in _NUMBERS
-        and isinstance(attribute.name, str)
-        and not (attribute.ref_attr_name or attribute.doc_string)
-        for attribute in node.attribute
-    )
+    texts = [*_NODE_TEXTS(node), *node.input, *node.output]
+    for kind, name, *more in map(_ATTRIBUTE, node.attribute):
+        if kind not in _NUMBERS or any(more):
+            return False
+        texts.append(name)
+    return _ARE_TEXTS.issuperset(map(type, texts))
 
 
 def _is_plain_type(info: onnx.ValueInfoProto) -> bool:
     """As `_is_plain_text`, of a tensor's type and shape."""
-    tensor, texts = info.type.tensor_type, [info.name, info.doc_string, info.type.denotation]
-    for dim in tensor.shape.dim:
-        if not dim.HasField("dim_value") or dim.denotation:
-            texts += [dim.dim_param, dim.denotation]
-    tells = len(info.ListFields()) == bool(info.name) + info.HasField("type")
-    return tells and info.type.HasField("tensor_type") and all(isinstance(t, str) for t in texts)
+    own = info.type
+    if not own.HasField("tensor_type") or len(info.ListFields()) > bool(info.name) + 1:
+        return False
+    texts = [info.name, own.denotation]
+    for dim in own.tensor_type.shape.dim:
+        texts += _DIM_TEXTS(dim)
+    return _ARE_TEXTS.issuperset(map(type, texts))
 
 
 def _never(_: Message) -> bool:
@@ -309,17 +312,21 @@ def _keep_versions(model: onnx.ModelProto) -> None:
         function.opset_import.extend((*model.opset_import, *added))
 
 
-def own_version(node: onnx.NodeProto) -> tuple[onnx.NodeProto, int | None]:
-    """A node as it was in its function, and the version of its operator set where that is not the model's."""
+def own_version(node: onnx.NodeProto) -> tuple[onnx.NodeProto, bytes, int | None]:
+    """A node as it was in its function, serialised as well, and the version of its operator set where that is not the
+    model's.
+    """
+    source: bytes = node.SerializeToString()
+    if _VERSION.encode() not in source:
+        return node, source, None
     kept = [entry for entry in node.metadata_props if entry.key != _VERSION]
     if len(kept) == len(node.metadata_props):
-        return node, None
+        return node, source, None
     version = next(entry.value for entry in node.metadata_props if entry.key == _VERSION)
-    plain = onnx.NodeProto()
-    plain.CopyFrom(node)
+    plain = onnx.NodeProto.FromString(source)
     del plain.metadata_props[:]
     plain.metadata_props.extend(kept)
-    return plain, int(version)
+    return plain, plain.SerializeToString(), int(version)
 
 
 _Function: TypeAlias = tuple[str, str, str]
@@ -380,8 +387,11 @@ def _check_size(
     sizes: dict[_Function, int] = {}
     for name, uses in used.items():
         sizes[name] = sum(count * sizes.get(callee, 1) for callee, count in uses.items())
-    uses = _operators(model.graph.node)
-    size = sum(count * sizes.get(callee, 1) for callee, count in uses.items())
+    if sizes:
+        uses = _operators(model.graph.node)
+        size = sum(count * sizes.get(callee, 1) for callee, count in uses.items())
+    else:
+        size = sum(1 for _ in every_node(model.graph.node))
     if size > most:
         raise LimitError(
             f"the model has {size} nodes once its functions are expanded, more than "
@@ -394,5 +404,6 @@ def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     for node in nodes:
         yield node
         for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from every_node(graph.node)
+            if attribute.type in GRAPH_TYPES:
+                for graph in (attribute.g, *attribute.graphs):
+                    yield from every_node(graph.node)

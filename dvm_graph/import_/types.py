@@ -54,16 +54,17 @@ def _holding_proto(holding: Holding) -> onnx.TypeProto:
 
 def declared_type(proto: onnx.TypeProto, *, named: bool) -> bytes:
     """A type as a model declares it, for who reads it back; without the names of dims, where these are to say nothing."""
-    result = onnx.TypeProto()
-    result.CopyFrom(proto)
-    held = result
+    serialized: bytes = proto.SerializeToString()
+    if named:
+        return serialized
+    held = result = onnx.TypeProto.FromString(serialized)
     while (kind := held.WhichOneof("value")) in ("optional_type", "sequence_type"):
         held = getattr(held, kind).elem_type
-    if kind == "tensor_type" and not named:
+    if kind == "tensor_type":
         for dim in held.tensor_type.shape.dim:
             dim.ClearField("dim_param")
-    serialized: bytes = result.SerializeToString()
-    return serialized
+    unnamed: bytes = result.SerializeToString()
+    return unnamed
 
 
 def read_holding(proto: onnx.TypeProto) -> Holding | None:
