@@ -33,7 +33,7 @@ def _names(cell: str) -> list[str]:
     return [name.removesuffix("/") for group in _NAME.findall(cell) for name in group.split()]
 
 
-EVERYBODY = {"errors.py", "options.py"}
+EVERYBODY = {"errors.py", "options.py", "records.py"}
 ROOMS = {room: set(_names(row[2])) for row in _table("Rooms") for room in _names(row[0])}
 LIBRARIES = {name: set(_names(row[1])) for row in _table("Libraries") for name in _names(row[0])}
 PYTHON = sorted(path for suffix in ("py", "pyi") for path in PACKAGE.rglob(f"*.{suffix}"))

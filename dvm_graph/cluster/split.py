@@ -17,7 +17,7 @@ fallback compute anew.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from dvm_graph.cluster.axes import AxisSpace
@@ -37,6 +37,7 @@ from dvm_graph.cluster.subgraph import (
 )
 from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value, widened
 from dvm_graph.options import Options
+from dvm_graph.records import record
 from dvm_graph.rules import SIBLINGS, Decision, PartKind, Verdict, judge
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import equal
@@ -77,7 +78,7 @@ def _used_outside(graph: Graph, nodes: Sequence[Node]) -> set[Value]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Refusal:
     decision: Decision
     sizes: tuple[int, int]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.node_axes import NodeAxes
 from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
+from dvm_graph.records import record
 from dvm_graph.rules import Decision
 
 
@@ -27,7 +28,7 @@ class SubgraphKind(enum.Enum):
         return self in (SubgraphKind.VECTOR, SubgraphKind.CUBE, SubgraphKind.MIX)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Axes:
     """The axis atoms of the operators of a subgraph."""
 
@@ -35,7 +36,7 @@ class Axes:
     nodes: dict[Node, NodeAxes]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class FusedSubgraph:
     """The operators of one meta-kernel."""
 

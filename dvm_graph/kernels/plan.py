@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.ir.control import Turns
+from dvm_graph.records import record
 from dvm_graph.symbolic import DimTable
 from dvm_graph.symbolic.transforms import ROWS
 
@@ -38,7 +39,7 @@ WEIGHTS = ("kernel_depth", "kernel_height", "kernel_width", "channels", "weights
 """And that of the weights of a convolution of groups."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Access:
     """An affine view of a value over the axes of a kernel's domain."""
 
@@ -55,7 +56,7 @@ class Access:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PlanNode:
     op: str
     dtype: DType
@@ -89,7 +90,7 @@ class KernelKind(enum.Enum):
     MIX = "mix"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KernelPlan:
     """One meta-kernel."""
 
@@ -107,7 +108,7 @@ class KernelPlan:
     """ONNX node names, for profiles and errors."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KernelCall:
     """A kernel to launch, speculated or certain.
 
@@ -121,7 +122,7 @@ class KernelCall:
     fallback: tuple[KernelCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LaunchStep:
     """One launch: stages one after the other (temporal stacking, a core barrier between), the calls
     of a stage side by side (spatial stacking).
@@ -130,7 +131,7 @@ class LaunchStep:
     stages: tuple[tuple[KernelCall, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class VendorStep:
     """A maximal run of vendor operators, executed by onnxruntime."""
 
@@ -144,7 +145,7 @@ class VendorStep:
         return describe_nodes(self.nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class BodyPlan:
     """A body of control flow: a plan of its own."""
 
@@ -153,7 +154,7 @@ class BodyPlan:
     """Its symbols that have their values from around it, and the slots of those."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ControlStep:
     """An If, Loop or Scan; operands, results and those of the bodies are laid out as `ir.control` says."""
 
@@ -171,7 +172,7 @@ class ControlStep:
         return describe_nodes((self.node,))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class HostStep:
     """An operator that the host carries out (`runtime/host_ops`)."""
 
@@ -193,7 +194,7 @@ def describe_nodes(nodes: Sequence[Node]) -> str:
     return ", ".join(f"{node.attrs.get('op', node.op)} ({' '.join(node.origin)})" for node in nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DimsStep:
     """The host writes dims into an int64 value (row-major)."""
 
@@ -227,7 +228,7 @@ def packed_rows(k: int, slices: int) -> int:
     return k * ROWS if slices else k
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Panels:
     """The constant that a PANELS value packs: B[batch, k, n] seen through strides in elements."""
 
@@ -262,7 +263,7 @@ class Panels:
         return replace(self, source=number(self.source))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Blocks:
     """The constants that a PANELS value packs where levels of a few bits stand for B[k, n] (vm/panels.h)."""
 
@@ -290,7 +291,7 @@ class Blocks:
         return replace(self, levels=number(self.levels), scales=number(self.scales), zeros=zeros)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PlanValue:
     """A buffer of the model. Contiguous, row-major."""
 
@@ -308,7 +309,7 @@ class PlanValue:
     """As `Value.opaque_type`, of what is opaque."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SymbolBinding:
     """Where a symbol gets its value: `symbol * scale + shift` is the extent of an axis of `value`, a
     model input or a result of a vendor operator.
@@ -321,7 +322,7 @@ class SymbolBinding:
     shift: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class DimCheck:
     """An assumption of the compiler that each run confirms: `condition` must not be 0."""
 

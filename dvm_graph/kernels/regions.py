@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Dim
+from dvm_graph.records import record
 from dvm_graph.symbolic import Facts, Relation, add, mul, sub
 from dvm_graph.symbolic.dims import equal
 from dvm_graph.symbolic.expressions import BroadcastDim, Equal, Mul, Select
@@ -27,7 +27,7 @@ Step: TypeAlias = tuple[Dim, Dim]
 """Extent and stride."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class Box:
     """Boxes are not compared: different ones may be the same elements (`Regions.same`)."""
 

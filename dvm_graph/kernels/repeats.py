@@ -12,7 +12,7 @@ which lowering would ask for them, and different ones stay different.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from dvm_graph.cluster import FusedSubgraph
@@ -22,6 +22,7 @@ from dvm_graph.kernels.operands import scalar_of
 from dvm_graph.kernels.plan import Blocks, KernelPlan, Panels
 from dvm_graph.kernels.registers import is_saturated
 from dvm_graph.kernels.value_table import Place, ValueTable
+from dvm_graph.records import record
 
 _Make: TypeAlias = Callable[[ValueTable, Panels, Value], int]
 """How a table of values gets the buffer of a constant matrix operand."""
@@ -79,7 +80,7 @@ class Questions:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Lowered:
     subgraph: FusedSubgraph
     plan: KernelPlan

@@ -11,7 +11,6 @@ stays as wide as it is in registers.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,12 @@ from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.ir.operators import OPERATORS, Kind
 from dvm_graph.kernels.plan import Blocks, ModelPlan, Panels, PlanValue, Slot, Storage
+from dvm_graph.records import record
 from dvm_graph.symbolic.dims import add, mul
 from dvm_graph.symbolic.shape_functions import row_major
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Place:
     """A strided part of a buffer."""
 

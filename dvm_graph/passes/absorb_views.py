@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dvm_graph.ir import RELAYOUTS, STRIDED, Dim, Graph, Node, Value
+from dvm_graph.records import record
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import add, equal, mul, product, select
 from dvm_graph.symbolic.shape_functions import row_major
@@ -25,7 +25,7 @@ from dvm_graph.symbolic.shape_functions import row_major
 _VIEWS = RELAYOUTS | STRIDED
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Strided:
     """A strided view of the contiguous buffer of `base`."""
 

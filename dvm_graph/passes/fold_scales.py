@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from dvm_graph.ir import DType, Graph, Node, Shape, Value
 from dvm_graph.passes.collect_scales import MODERATE
+from dvm_graph.records import record
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.folding import contents
@@ -45,7 +45,7 @@ Row = NDArray[Any]
 """Constants that broadcast to a value, with as many axes: f64 until they become part of the graph."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Affine:
     """`source * factor + shift`."""
 

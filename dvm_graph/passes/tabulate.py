@@ -12,13 +12,14 @@ apply an activation, and to round what it gives to bytes again. There are 256 by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
+from dvm_graph.records import record
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.numeric import evaluate_constant
@@ -34,7 +35,7 @@ _EVERY = (256,)
 """The shape of results for all of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Function:
     """What a value is of the bytes of another one, element by element."""
 
@@ -45,7 +46,7 @@ class _Function:
     """What it reads but numbers: functions of the same bytes, or these."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Table:
     """What a function gives for all bytes."""
 

@@ -7,9 +7,8 @@ another afterwards.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dvm_graph import _core
+from dvm_graph.records import record
 from dvm_graph.rules.space import Meeting
 from dvm_graph.rules.verdicts import Verdict
 
@@ -20,7 +19,7 @@ from one to the other, edges included. A meeting of siblings merges at no edges,
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Ruling:
     """The answer of a rule, without its subject."""
 

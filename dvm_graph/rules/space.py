@@ -8,10 +8,10 @@ The static fuser answers from proofs over symbolic dims, the streaming fuser fro
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Protocol
 
 from dvm_graph.options import FusionLimits
+from dvm_graph.records import record
 
 
 class PartKind(enum.Enum):
@@ -33,7 +33,7 @@ class Merge(enum.Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MergeProof:
     merge: Merge
     reason: str = ""

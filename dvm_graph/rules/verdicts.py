@@ -7,7 +7,8 @@ answer would have been another.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from dvm_graph.records import record
 
 
 class Verdict(enum.Enum):
@@ -25,7 +26,7 @@ class Verdict(enum.Enum):
     """Launches of their own: a vendor operator or a limit stands between."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Decision:
     """One verdict, as reports show it."""
 

@@ -7,8 +7,9 @@ holds for none; UNKNOWN, it depends or nobody can say.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Any, NoReturn
+
+from dvm_graph.records import record
 
 
 class Answer(enum.Enum):
@@ -17,7 +18,7 @@ class Answer(enum.Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Proof:
     """An answer and what it hangs on. Not a truth value: UNKNOWN is neither."""
 
