@@ -48,12 +48,13 @@ class AxisSpace:
         self._rigid.append(rigid)
         return len(self._extents) - 1
 
-    def axis(self, extent: Dim) -> Atoms:
-        """The atoms of a new axis: none where the extent is provably 1."""
-        return () if self.is_one(extent) else (self.atom(extent),)
-
     def layout(self, shape: Sequence[Dim]) -> Layout:
-        return tuple(map(self.axis, shape))
+        """New axes, whose atoms are one each, or none where the extent is provably 1."""
+        layout: list[Atoms] = []
+        for extent in shape:
+            one = extent == 1 if isinstance(extent, int) else self.facts.same(extent, 1)
+            layout.append(() if one else (self.atom(extent),))
+        return tuple(layout)
 
     # -- reading
 

@@ -34,6 +34,8 @@ class GroupMeeting:
     speculate: bool = True
     spaces: dict[Atoms, None] = field(default_factory=dict)
     """Iteration spaces of both, merged."""
+    atoms: dict[Atom, None] = field(default_factory=dict)
+    """All of those."""
     guards: list[tuple[Dim, Dim]] = field(default_factory=list)
     _detour: str | None = None
     _edges: list[tuple[Value, Node, int]] | None = None
@@ -167,16 +169,15 @@ class GroupMeeting:
         return self._one_domain()
 
     def same_domain(self) -> bool:
-        atoms = set(atoms_of(self.spaces))
         groups = (self.producer, self.consumer)
-        return all(set(atoms_of(self._resolved(group))) == atoms for group in groups)
+        return all(atoms_of(self._resolved(group)).keys() == self.atoms.keys() for group in groups)
 
     def recomputes(self) -> bool:
         producer = atoms_of(self._resolved(self.producer))
-        return len(producer) < len(atoms_of(self.spaces))
+        return len(producer) < len(self.atoms)
 
     def rank(self) -> int:
-        return len(atoms_of(self.spaces))
+        return len(self.atoms)
 
     def most_axes(self) -> int:
         return MAX_AXES
@@ -362,7 +363,7 @@ class GroupMeeting:
         return self.space.unify(a, b) is None
 
     def _inside(self, domain: set[Atom]) -> bool:
-        return set(atoms_of(self.spaces)) <= domain
+        return self.atoms.keys() <= domain
 
     def _result_layout(self, value: Value) -> Layout:
         assert value.producer is not None
@@ -437,9 +438,10 @@ class GroupMeeting:
         self.spaces = self._resolved(self.consumer)
         if not self.needs_memory() or self.feeds_matrix():
             self.spaces |= self._resolved(self.producer)
+        self.atoms = atoms_of(self.spaces)
 
     def _one_domain(self) -> bool:
-        return len(atoms_of(self.spaces)) in map(len, self.spaces)
+        return len(self.atoms) in map(len, self.spaces)
 
     def _repeats(self) -> bool:
         return sum(map(len, self.spaces)) > sum(map(len, map(set, self.spaces)))
@@ -459,12 +461,12 @@ class GroupMeeting:
         if left is None or right is None:
             return
         mark = self.space.mark()
-        before = self.spaces
+        before = self.spaces, self.atoms
         mismatch = self.space.unify_layouts(left, right)
         self._collect_spaces()
         if mismatch is not None or self._repeats():
             self.space.rollback(mark)
-            self.spaces = before
+            self.spaces, self.atoms = before
 
 
 @dataclass(slots=True)

@@ -78,7 +78,9 @@ def _sample(data: NDArray[Any]) -> bytes:
     """Some elements, evenly spread."""
     if data.size <= _SAMPLED:
         return data.tobytes()
-    return data.flat[:: data.size // _SAMPLED].tobytes()
+    if not data.flags.c_contiguous:
+        return data.flat[:: data.size // _SAMPLED].tobytes()
+    return data.ravel()[:: data.size // _SAMPLED].tobytes()
 
 
 def _same_bytes(a: NDArray[Any], b: NDArray[Any]) -> bool:

@@ -17,7 +17,9 @@ from dvm_graph.errors import LimitError, OutOfMemoryError
 from dvm_graph.options import DEFAULTS, Options
 
 _STEPS = 256
-"""Between two looks at clock and memory."""
+"""Between two looks at the clock."""
+_SECONDS = 0.01
+"""Between two looks at memory, which take as long as a good many steps."""
 
 
 class Meter:
@@ -31,6 +33,7 @@ class Meter:
         self._began = time.monotonic()
         self._held = _private_bytes()
         self._steps = 0
+        self._looked = 0.0
 
     def step(self) -> None:
         """Counts a step of the compiler.
@@ -51,6 +54,9 @@ class Meter:
                 f"compiling takes longer than max_compile_seconds={self._seconds:g}; "
                 "raise the option to go on"
             )
+        if seconds < self._looked + _SECONDS:
+            return
+        self._looked = seconds
         taken = _private_bytes() - self._held
         if self._bytes is not None and taken > self._bytes:
             raise LimitError(

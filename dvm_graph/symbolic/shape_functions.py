@@ -87,12 +87,12 @@ def _expect_between(
 
 def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Strides of a contiguous tensor, in elements."""
-    strides: list[Dim] = []
-    step: Dim = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step = dims.mul(step, extent)
-    return tuple(reversed(strides))
+    if not shape:
+        return ()
+    strides: list[Dim] = [1]
+    for extent in shape[:0:-1]:
+        strides.append(dims.mul(strides[-1], extent))
+    return tuple(strides[::-1])
 
 
 def describe(node: Node) -> str:
