@@ -122,7 +122,8 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     verify(imported, Dialect.ONNX)
 
     graph = stages.done("decompose", decompose(imported, facts, options), print_graph)
-    imported.clear()
+    parts = (graph, *_bodies(graph))
+    imported.clear({region for part in parts for node in part.nodes for region in node.regions})
     return _optimise(graph, facts, options, stages)
 
 

@@ -14,10 +14,7 @@ files, and what is no ONNX model at all.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 
 from dvm_graph.errors import (
@@ -36,6 +33,7 @@ from dvm_graph.errors import (
 from dvm_graph.import_ import import_whole
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source, compile_model, compile_whole
+from dvm_graph.process import made_for_good
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
 
@@ -54,7 +52,7 @@ def build(source: Source, options: Options) -> tuple[Compiled, Program]:
     attempt = options
     for _ in range(_MOST_ATTEMPTS):
         try:
-            with border("compile the model"), _collector_paused():
+            with border("compile the model"), made_for_good():
                 compiled = replace(_compile(source, attempt), rescued=tuple(notes))
                 return compiled, assemble(compiled.plan, options, release_packed=True)
         except _CAUGHT as error:
@@ -96,15 +94,3 @@ def _warn(note: str, notes: list[str], error: DvmError) -> None:
         warnings.warn(f"not compiled, but run as it is: {note}", RescueWarning, stacklevel=5)
     except RescueWarning:
         raise error from None
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Compiling makes many objects and drops few: looking for cycles in between costs a fifth."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -460,23 +460,27 @@ class Graph:
         return node
 
     def remove(self, node: Node) -> None:
-        """Removes a node none of whose results is used."""
+        """Removes a node none of whose results is used: it and they know each other no longer, and leave memory with
+        the last who holds them.
+        """
         for value in node.inputs:
             if value is not None:
                 self._unlink(value, node)
+        for result in node.outputs:
+            if result.producer is node:
+                result.producer = None
         self._sorted = None
         del self._nodes[node]
 
-    def clear(self) -> None:
-        """Takes apart a graph that is done with: what only its nodes hold leaves memory at once, without Python's
-        collector, for which a node and its results would have to wait.
+    def clear(self, kept: Set[Graph] = frozenset()) -> None:
+        """Takes apart a graph that is done with, and its regions and bodies but for those that are kept: what only its
+        nodes hold leaves memory at once, without Python's collector, for which a node and its results would have to wait.
         """
         for node in tuple(self._nodes):
             self.remove(node)
-            for result in node.outputs:
-                result.producer = None
-            for body in node.bodies:
-                body.clear()
+            for part in (*node.bodies, *node.regions):
+                if part not in kept:
+                    part.clear(kept)
 
     def set_inputs(self, node: Node, inputs: Sequence[Value | None]) -> None:
         self._sorted = None

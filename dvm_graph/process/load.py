@@ -7,13 +7,11 @@ made that Python does not make again, and everything that needs them would fail 
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import importlib
-from collections.abc import Iterator
 
 from dvm_graph.errors import OutOfMemoryError
 from dvm_graph.process.aside import call_aside, in_main_thread
+from dvm_graph.process.collector import made_for_good
 
 _LOADED: set[str] = set()
 
@@ -50,7 +48,7 @@ def load_module(module: str) -> None:
     if module in _LOADED:
         return
     try:
-        with _made_for_good():
+        with made_for_good():
             if in_main_thread():
                 call_aside(lambda: importlib.import_module(module), lambda: None)
             else:
@@ -58,21 +56,3 @@ def load_module(module: str) -> None:
     except MemoryError as error:
         raise OutOfMemoryError(f"no memory left to load {module}") from error
     _LOADED.add(module)
-
-
-@contextlib.contextmanager
-def _made_for_good() -> Iterator[None]:
-    """What is made meanwhile counts as old right away: modules live as long as the process, and the first search for garbage
-    among all that they are made of would take a tenth of the time that they take to load. Not while a model is compiled:
-    what that has made so far would count as old, too, and weights that it is done with would stay.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects and not gc.get_freeze_count():  # else `unfreeze` would undo what somebody froze
-            gc.freeze()
-            gc.unfreeze()
-        if collects:
-            gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import onnxruntime
 import pytest
 
 import dvm_graph
+from dvm_graph.ir import Graph, Node
 from dvm_graph.options import Options
 from dvm_graph.runtime.assemble import assemble
 from tests.runtime.plans import PlanBuilder, call, random
@@ -120,3 +122,54 @@ print(sum(trace.size for trace in tracemalloc.take_snapshot().traces if trace.si
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     assert int(done.stdout) < weights.nbytes / 4
+
+
+_REWRITTEN = {
+    "a norm, and transposes that sink": """<float[2] one = {1, 1}, float[2] two = {2, 3}, int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1},
+            float[2, 3, 1, 1] w = {1, 2, 3, 4, 5, 6}> {
+        p = Pad <mode = "reflect"> (x, pads)
+        c = Conv (p, w)
+        b = BatchNormalization (c, two, one, one, two)
+        r = Relu (b)
+        y = Transpose <perm = [0, 2, 3, 1]> (r)
+    }""",
+    "branches that take in what is beside them": """{
+        least = ReduceMin <keepdims = 0> (x)
+        zero = Constant <value = float {0}> ()
+        some = Less (least, zero)
+        z = If (some) <
+            then_branch = a () => (float[1, 3, h, w2] s) { t = Softmax (x)  s = Neg (t) },
+            else_branch = b () => (float[1, 3, h, w2] u) { u = Identity (x) }
+        >
+        y = Exp (z)
+    }""",
+    "a loop that computes the same in each turn": """{
+        turns = Constant <value = int64 {50}> ()
+        true = Constant <value = bool {1}> ()
+        y = Loop (turns, true, x) <body = a (int64 i, bool c, float[1, 3, h, w2] s) => (bool d, float[1, 3, h, w2] t) {
+            d = Identity (c)
+            e = Softmax (x)
+            t = Add (s, e)
+        }>
+    }""",
+}
+
+
+@pytest.mark.parametrize("body", _REWRITTEN.values(), ids=list(_REWRITTEN))
+def test_operators_that_were_rewritten_lie_in_no_cycles(body: str) -> None:
+    """Nobody collects what compiling leaves behind, weights among it, before the next search of everything."""
+    text = f'<ir_version: 10, opset_import: ["" : 21]> g (float[1, 3, h, w2] x) => (float y) {body}'
+    model = onnx.parser.parse_model(text)
+    dvm_graph.optimize(model)  # loads what it needs
+    gc.collect()
+    gc.disable()
+    try:
+        compiled = dvm_graph.optimize(model, strict=True)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert not [left for left in gc.garbage if isinstance(left, Graph | Node)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert compiled.get_outputs()
