@@ -247,7 +247,7 @@ class CubeLowering {
     matmul.operands[0] = operands_.rows_of(c, part.n * c.strides[product.n_axis]);
     matmul.operands[1] = a;
     matmul.operands[2] = operands_.b(product, part);
-    matmul.extents[0] = operands_.extent_of(plan_.m_axis);
+    matmul.extents[0] = code_.extent_of(plan_.m_axis);
     matmul.extents[1] = operands_.part_of(product.k_axis, part.depth);
     matmul.extents[2] = operands_.columns_extent(product, part);
     if (finish.quantizes()) {
@@ -274,7 +274,7 @@ class CubeLowering {
         lowering_.emitter().operand(lowering_.access_value(node.numbers, DType::i64), 0);
     matmul.operands[2].outer = 1;
     matmul.operands[3] = operands_.b(product, part);
-    matmul.extents[0] = operands_.extent_of(plan_.m_axis);
+    matmul.extents[0] = code_.extent_of(plan_.m_axis);
     matmul.extents[1] = code_.extent_register(part.depth, -1);
     matmul.extents[2] = operands_.columns_extent(product, part);
     matmul.window = static_cast<int32_t>(code_.windows.size());

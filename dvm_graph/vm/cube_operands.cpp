@@ -36,17 +36,6 @@ CubeOperands::CubeOperands(const CubeProblem& problem, int64_t rows, TileCode& c
       code_(code),
       lowering_(lowering) {}
 
-int32_t CubeOperands::stride(int64_t wide) {
-  const auto narrow = static_cast<int32_t>(wide);
-  if (narrow != wide) code_.overflow = true;
-  return narrow;
-}
-
-uint8_t CubeOperands::extent_of(int axis) {
-  const TileAxis& a = code_.space.axes[axis];
-  return a.ragged() ? code_.extent_register(1, a.dim) : code_.extent_register(a.tile, -1);
-}
-
 uint8_t CubeOperands::part_of(int axis, int64_t elements) {
   const TileAxis& a = code_.space.axes[axis];
   if (!a.open.is_open()) return code_.extent_register(elements, -1);
@@ -55,7 +44,8 @@ uint8_t CubeOperands::part_of(int axis, int64_t elements) {
 }
 
 uint8_t CubeOperands::columns_extent(const BlockedProduct& product, const BlockOfB& part) {
-  return product.blocks_columns ? part_of(product.n_axis, part.columns) : extent_of(product.n_axis);
+  return product.blocks_columns ? part_of(product.n_axis, part.columns)
+                                : code_.extent_of(product.n_axis);
 }
 
 // Elements of k that so many steps from step `first` on are.
@@ -66,7 +56,7 @@ int64_t CubeOperands::elements_of(const BlockedProduct& product, int64_t first,
 
 TileOperand CubeOperands::rows_of(const TileValue& value, int64_t offset) {
   TileOperand rows = lowering_.emitter().operand(value, offset);
-  rows.middle = stride(value.strides[plan_.m_axis]);
+  rows.middle = code_.stride(value.strides[plan_.m_axis]);
   rows.inner = 1;
   return rows;
 }
@@ -88,7 +78,7 @@ TileInstruction CubeOperands::pack_bundles(const TileValue& to, DType from, int6
   pack.family = Family::d_pack_a_bundles;
   pack.dtype = from;
   pack.changed_mask = mask;
-  pack.extents[1] = extent_of(plan_.m_axis);
+  pack.extents[1] = code_.extent_of(plan_.m_axis);
   pack.extents[2] = code_.extent_register(depth, -1);
   pack.operand_count = 2;
   pack.operands[0] = rows_of(to, 0);
@@ -97,8 +87,8 @@ TileInstruction CubeOperands::pack_bundles(const TileValue& to, DType from, int6
 
 void CubeOperands::bundle(BlockedProduct& product) {
   TileOperand from = lowering_.emitter().operand(product.computed_a, 0);
-  from.middle = stride(product.computed_a.strides[plan_.m_axis]);
-  from.inner = stride(product.computed_a.strides[product.k_axis]);
+  from.middle = code_.stride(product.computed_a.strides[plan_.m_axis]);
+  from.inner = code_.stride(product.computed_a.strides[product.k_axis]);
   const uint8_t mask = lowering_.begin(product.a, Family::d_pack_a_bundles, dtype_).changed_mask;
   product.computed_a = room_for_bundles(product.steps, product.k_axis, true);
   TileInstruction pack = pack_bundles(product.computed_a, dtype_, product.k, mask);
@@ -115,7 +105,7 @@ TileOperand CubeOperands::a(const BlockedProduct& product, int64_t k, int64_t de
     // In place, its elements are counted, not bundles of them.
     const int64_t elements = computed ? 1 : bundle_;
     TileOperand a = lowering_.emitter().operand(value, k * (product.k == 1 ? 0 : elements));
-    a.middle = stride(value.strides[plan_.m_axis] / elements);
+    a.middle = code_.stride(value.strides[plan_.m_axis] / elements);
     a.inner = 1;
     return a;
   }
@@ -127,21 +117,21 @@ TileOperand CubeOperands::a(const BlockedProduct& product, int64_t k, int64_t de
   pack.family = bundle_ > 1 ? Family::d_pack_a_bundles : Family::d_pack_a;
   pack.dtype = access.storage;
   pack.changed_mask = product.keep_a ? kept_mask(product.a) : mask;
-  pack.extents[1] = extent_of(plan_.m_axis);
+  pack.extents[1] = code_.extent_of(plan_.m_axis);
   pack.extents[2] = part_of(product.k_axis, elements_of(product, k, depth));
   pack.operand_count = 2;
   TileOperand& out = pack.operands[0];
   const int64_t row = packed_row(depth, blocks_.element_bytes, target_);
   out.index = code_.add_buffer(rows_ * row * blocks_.element_bytes,
                                product.keep_a && pack.changed_mask != 0);
-  out.middle = stride(row);
+  out.middle = code_.stride(row);
   out.inner = 1;
   TileOperand& from = pack.operands[1];
   from = lowering_.emitter().operand(
       lowering_.access_value(plan_.nodes[product.a].access, access.storage),
       k * bundle_ * access.strides[product.k_axis]);
-  from.middle = stride(access.strides[plan_.m_axis]);
-  from.inner = stride(access.strides[product.k_axis]);
+  from.middle = code_.stride(access.strides[plan_.m_axis]);
+  from.inner = code_.stride(access.strides[product.k_axis]);
   code_.instructions.push_back(pack);
   return out;
 }
@@ -157,19 +147,19 @@ TileOperand CubeOperands::patches(const BlockedProduct& product, int64_t k, int6
   pack.dtype = storage;
   pack.changed_mask = product.keep_a ? kept_mask(product.a) : mask;
   const int64_t elements = whole ? depth : elements_of(product, k, depth);
-  pack.extents[1] = extent_of(plan_.m_axis);
+  pack.extents[1] = code_.extent_of(plan_.m_axis);
   pack.extents[2] = code_.extent_register(elements, -1);
   pack.operand_count = 3;
   const int64_t row = patch_row(elements);
   TileOperand& out = pack.operands[0];
   out.index = code_.add_buffer(rows_ * row * blocks_.element_bytes,
                                product.keep_a && pack.changed_mask != 0);
-  out.middle = stride(row);
+  out.middle = code_.stride(row);
   out.inner = 1;
   pack.operands[1] = lowering_.emitter().operand(lowering_.access_value(node.access, storage), 0);
   pack.operands[2] =
       lowering_.emitter().operand(lowering_.access_value(node.numbers, DType::i64), 0);
-  pack.operands[2].middle = stride(plan_.accesses[node.numbers].strides[plan_.m_axis]);
+  pack.operands[2].middle = code_.stride(plan_.accesses[node.numbers].strides[plan_.m_axis]);
   pack.window = static_cast<int32_t>(code_.windows.size());
   code_.windows.push_back(plan_.windows[node.window]);
   Window& window = code_.windows.back();
@@ -207,13 +197,14 @@ TileOperand CubeOperands::b(const BlockedProduct& product, const BlockOfB& part)
   TileOperand from = lowering_.emitter().operand(
       lowering_.access_value(plan_.nodes[product.b].access, access.storage),
       part.k * bundle_ * access.strides[product.k_axis] + part.n * access.strides[product.n_axis]);
-  from.middle = stride(access.strides[product.k_axis]);
+  from.middle = code_.stride(access.strides[product.k_axis]);
   if (!product.pack_b) {
-    from.inner = product.columns_b && product.n > 1 ? stride(access.strides[product.n_axis]) : 1;
-    from.outer = stride(int64_t{columns} * from.inner);
+    from.inner =
+        product.columns_b && product.n > 1 ? code_.stride(access.strides[product.n_axis]) : 1;
+    from.outer = code_.stride(int64_t{columns} * from.inner);
     return from;
   }
-  from.inner = stride(access.strides[product.n_axis]);
+  from.inner = code_.stride(access.strides[product.n_axis]);
   TileInstruction pack;
   pack.family = bundle_ > 1 ? Family::d_pack_b_bundles : Family::d_pack_b;
   pack.dtype = access.storage;
@@ -234,8 +225,8 @@ TileOperand CubeOperands::panel_buffer(const BlockedProduct& product, const Bloc
   const int64_t rows = panel_rows(product, part.depth);
   TileOperand panels;
   panels.index = code_.add_buffer(padded * rows * blocks_.element_bytes, kept);
-  panels.outer = stride(rows * columns);
-  panels.middle = stride(step_rows(product) * columns);
+  panels.outer = code_.stride(rows * columns);
+  panels.middle = code_.stride(step_rows(product) * columns);
   panels.inner = 1;
   return panels;
 }
@@ -246,8 +237,8 @@ TileOperand CubeOperands::panels(const BlockedProduct& product, const BlockOfB& 
   TileOperand from;
   from.space = Space::pointer;
   from.index = code_.pointer_register(panel_pointer(product, part));
-  from.outer = stride(packed_rows(product) * columns);
-  from.middle = stride(step_rows(product) * columns);
+  from.outer = code_.stride(packed_rows(product) * columns);
+  from.middle = code_.stride(step_rows(product) * columns);
   from.inner = 1;
   if (target_.unified_memory) return from;
   TileInstruction load;
@@ -260,9 +251,9 @@ TileOperand CubeOperands::panels(const BlockedProduct& product, const BlockOfB& 
   load.operand_count = 2;
   const TileOperand panels = panel_buffer(product, part, load.changed_mask != 0);
   load.operands[0] = panels;
-  load.operands[0].middle = stride(columns);
+  load.operands[0].middle = code_.stride(columns);
   load.operands[1] = from;
-  load.operands[1].middle = stride(columns);
+  load.operands[1].middle = code_.stride(columns);
   code_.instructions.push_back(load);
   return panels;
 }

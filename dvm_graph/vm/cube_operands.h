@@ -40,7 +40,6 @@ class CubeOperands {
   TileValue room_for_bundles(int64_t steps, int axis, bool kept);
   // Rows of the tile, `offset` elements into them.
   TileOperand rows_of(const TileValue& value, int64_t offset);
-  uint8_t extent_of(int axis);
   // Of so many elements along an axis that no tile divides: all of them, where it is open.
   uint8_t part_of(int axis, int64_t elements);
   uint8_t columns_extent(const BlockedProduct& product, const BlockOfB& part);
@@ -56,7 +55,6 @@ class CubeOperands {
   int64_t packed_k(const BlockedProduct& product) const;
   int64_t packed_rows(const BlockedProduct& product) const;
   uint8_t kept_mask(int32_t node) const;
-  int32_t stride(int64_t wide);
 
   const CubeProblem& problem_;
   const NormalPlan& plan_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <stdexcept>
 
 #include "kernels/numbers.h"
@@ -43,14 +42,6 @@ TileOperand Emitter::operand(const TileValue& value, int64_t element_offset) {
     default: operand = TileOperand::of_immediate(value.immediate); break;
   }
   return operand;
-}
-
-int32_t Emitter::narrow_stride(int64_t stride) {
-  if (stride > std::numeric_limits<int32_t>::max() ||
-      stride < std::numeric_limits<int32_t>::min()) {
-    code_.overflow = true;
-  }
-  return static_cast<int32_t>(stride);
 }
 
 Emitter::Loops Emitter::loops_over(uint32_t axes, const TileValue* operands, int count) const {
@@ -170,9 +161,9 @@ void Emitter::emit_at(const Instruction& instruction, const Loop* loops, const T
   for (int i = 0; i < 3; ++i) out.extents[i] = extent_register(loops[i]);
   for (int k = 0; k < count; ++k) {
     out.operands[k] = operand(operands[k], offsets[k]);
-    out.operands[k].outer = narrow_stride(loops[0].strides[k]);
-    out.operands[k].middle = narrow_stride(loops[1].strides[k]);
-    out.operands[k].inner = narrow_stride(loops[2].strides[k]);
+    out.operands[k].outer = code_.stride(loops[0].strides[k]);
+    out.operands[k].middle = code_.stride(loops[1].strides[k]);
+    out.operands[k].inner = code_.stride(loops[2].strides[k]);
   }
   const bool flat = out.extents[0] == 0 && out.extents[1] == 0 && out.operands[0].inner == 1 &&
                     out.operands[1].inner == 1;

@@ -73,7 +73,6 @@ class Emitter {
     return code_.extent_register(
         loop.dim < 0 ? loop.extent : loop.extent / code_.grid[loop.dim].tile, loop.dim);
   }
-  int32_t narrow_stride(int64_t stride);
 
   TileCode& code_;
   const NormalPlan& plan_;

@@ -127,20 +127,20 @@ class PackingLowering {
     pack.family = product_.to.transformed ? Family::d_pack_b_transformed : Family::d_pack_b;
     pack.extents[0] = code_.extent_register(product_.to.transformed ? slices() : 1, -1);
     pack.dtype = product_.from.storage;
-    pack.extents[1] = extent_of(b_.k_axis);
-    pack.extents[2] = extent_of(b_.n_axis);
+    pack.extents[1] = code_.extent_of(b_.k_axis);
+    pack.extents[2] = code_.extent_of(b_.n_axis);
     pack.operand_count = 2;
     TileOperand& to = pack.operands[0];
     to.space = Space::pointer;
     to.index = code_.pointer_register(panels());
-    to.outer = stride(product_.to.panel_k * columns_);
+    to.outer = code_.stride(product_.to.panel_k * columns_);
     to.middle = static_cast<int32_t>(columns_);
     to.inner = 1;
     TileOperand& from = pack.operands[1];
     from.space = Space::pointer;
     from.index = code_.pointer_register(pointer_of(product_.from, code_.space, 0));
-    from.middle = stride(product_.from.strides[b_.k_axis]);
-    from.inner = stride(product_.from.strides[b_.n_axis]);
+    from.middle = code_.stride(product_.from.strides[b_.k_axis]);
+    from.inner = code_.stride(product_.from.strides[b_.n_axis]);
   }
 
  private:
@@ -193,17 +193,6 @@ class PackingLowering {
   int64_t slices() const {
     const NormalPlan& plan = problem_.plan();
     return plan.windows[plan.nodes[b_.a].window].kernel_depth;
-  }
-
-  uint8_t extent_of(int axis) {
-    const TileAxis& a = code_.space.axes[axis];
-    return a.ragged() ? code_.extent_register(1, a.dim) : code_.extent_register(a.tile, -1);
-  }
-
-  int32_t stride(int64_t wide) {
-    const auto narrow = static_cast<int32_t>(wide);
-    if (narrow != wide) code_.overflow = true;
-    return narrow;
   }
 
   const PackedProduct& product_;

@@ -195,11 +195,6 @@ class ProductLowering {
     code_.add_dim(plan_.k_axis);
   }
 
-  uint8_t extent_of(int axis) {
-    const TileAxis& a = code_.space.axes[axis];
-    return a.ragged() ? code_.extent_register(1, a.dim) : code_.extent_register(a.tile, -1);
-  }
-
   // Of k in a step, which may be behind the end of the last chunk.
   uint8_t extent_of_step(int64_t step) {
     const TileAxis& k = code_.space.axes[plan_.k_axis];
@@ -210,16 +205,10 @@ class ProductLowering {
   // Of the columns in a half, which may be behind the end of n.
   uint8_t extent_of_half(int half) {
     const TileAxis& n = code_.space.axes[plan_.n_axis];
-    if (block_.halves == 1) return extent_of(plan_.n_axis);
+    if (block_.halves == 1) return code_.extent_of(plan_.n_axis);
     if (n.ragged()) return code_.part_register(half_columns(), n.dim, half);
     return code_.extent_register(
         std::clamp<int64_t>(n.tile - half * half_columns(), 0, half_columns()), -1);
-  }
-
-  int32_t stride(int64_t wide) {
-    const auto narrow = static_cast<int32_t>(wide);
-    if (narrow != wide) code_.overflow = true;
-    return narrow;
   }
 
   // Rows of a local memory, which begin at its blocks.
@@ -230,7 +219,7 @@ class ProductLowering {
     TileOperand tile;
     tile.index =
         code_.add_buffer(rows * row * element, kept, memory, two_places && target_.places > 1);
-    tile.middle = stride(row);
+    tile.middle = code_.stride(row);
     tile.inner = 1;
     return tile;
   }
@@ -240,8 +229,8 @@ class ProductLowering {
     TileOperand tile;
     tile.space = Space::pointer;
     tile.index = code_.pointer_register(pointer_of(a, code_.space, first * a.strides[inner_axis]));
-    tile.middle = stride(middle_axis < 0 ? 0 : a.strides[middle_axis]);
-    tile.inner = stride(a.strides[inner_axis]);
+    tile.middle = code_.stride(middle_axis < 0 ? 0 : a.strides[middle_axis]);
+    tile.inner = code_.stride(a.strides[inner_axis]);
     return tile;
   }
 
@@ -257,7 +246,7 @@ class ProductLowering {
     TileOperand tile;
     tile.space = Space::pointer;
     tile.index = code_.pointer_register(slot);
-    tile.middle = stride(row);
+    tile.middle = code_.stride(row);
     tile.inner = 1;
     return tile;
   }
@@ -289,8 +278,8 @@ class ProductLowering {
     const int rows = along_k ? axis : k_axis, columns = along_k ? k_axis : axis;
     TileOperand chunk = along_k ? local(Memory::l1, extent, block_.chunk, bytes(), false, true)
                                 : local(Memory::l1, block_.chunk, extent, bytes(), false, true);
-    TileInstruction& load =
-        add(Family::d_load_l1, product_.multiplied, extent_of(rows), extent_of(columns));
+    TileInstruction& load = add(Family::d_load_l1, product_.multiplied, code_.extent_of(rows),
+                                code_.extent_of(columns));
     load.operands[0] = chunk;
     load.operands[1] = fed ? rows_ring() : global(access, rows, columns);
     if (!along_k) std::swap(chunk.middle, chunk.inner);
@@ -301,7 +290,7 @@ class ProductLowering {
   void load_bias() {
     const DType storage = plan_.accesses[product_.bias].storage;
     const auto element = static_cast<int64_t>(size_of(storage));
-    const uint8_t columns = extent_of(plan_.n_axis);
+    const uint8_t columns = code_.extent_of(plan_.n_axis);
     TileInstruction& load = add(Family::d_load_l1, storage, 0, columns);
     load.flags = kFirstChunk;
     const TileOperand row = local(Memory::l1, 1, block_.columns, element, false, true);
@@ -316,7 +305,7 @@ class ProductLowering {
 
   // Step number s of the chunk, for a half of the block.
   void multiply(const TileOperand& a, const TileOperand& b, int64_t s, int half) {
-    const uint8_t rows = extent_of(plan_.m_axis), columns = extent_of_half(half);
+    const uint8_t rows = code_.extent_of(plan_.m_axis), columns = extent_of_half(half);
     const uint8_t depth = extent_of_step(s);
     const int64_t first = s * block_.step * bytes();
     const int64_t slot = turn_++ % target_.places;
@@ -345,9 +334,9 @@ class ProductLowering {
 
   void store(int half) {
     const int64_t first = half * half_columns();
-    TileInstruction& store =
-        add(product_.relu ? Family::d_store_l0c_relu : Family::d_store_l0c,
-            plan_.accesses[product_.c].storage, extent_of(plan_.m_axis), extent_of_half(half));
+    TileInstruction& store = add(product_.relu ? Family::d_store_l0c_relu : Family::d_store_l0c,
+                                 plan_.accesses[product_.c].storage, code_.extent_of(plan_.m_axis),
+                                 extent_of_half(half));
     store.flags = kLastChunk;
     store.operands[0] = product_.sums.slots > 0
                             ? sums_ring(first)

@@ -52,6 +52,11 @@ uint8_t TileCode::extent_register(int64_t multiplier, int dim) {
   return intern({static_cast<int32_t>(multiplier), static_cast<int16_t>(dim), 0});
 }
 
+uint8_t TileCode::extent_of(int axis) {
+  const TileAxis& a = space.axes[axis];
+  return a.ragged() ? extent_register(1, a.dim) : extent_register(a.tile, -1);
+}
+
 uint8_t TileCode::part_register(int64_t size, int dim, int64_t part) {
   if (size > std::numeric_limits<int32_t>::max() || part >= std::numeric_limits<uint16_t>::max()) {
     overflow = true;

@@ -97,9 +97,16 @@ struct TileCode {
 
   // Interned registers.
   uint8_t extent_register(int64_t multiplier, int dim);
+  uint8_t extent_of(int axis);  // what a tile has of it
   // Part number `part`, from 0, of the extent of a grid dim cut into parts of `size`.
   uint8_t part_register(int64_t size, int dim, int64_t part);
   int32_t pointer_register(const PointerRegister& pointer);
+
+  int32_t stride(int64_t wide) {  // as operands hold it
+    const auto narrow = static_cast<int32_t>(wide);
+    if (narrow != wide) overflow = true;
+    return narrow;
+  }
 
   uint8_t intern(const ExtentRegister& wanted);
 
