@@ -70,12 +70,12 @@ def _binary(name: str, op: str) -> Binary:
 
 def _logical(name: str, op: str) -> Binary:
     def function(x1: Operand, x2: Operand, /) -> Array:
-        return append(op, (_truth(x1), _truth(x2)))
+        return append(op, (truth(x1), truth(x2)))
 
     return _named(function, name)
 
 
-def _truth(x: Operand) -> Array:
+def truth(x: Operand) -> Array:
     array = as_array(x)
     return array if array.dtype == boolean else append("ne", (array, 0))
 
@@ -133,7 +133,7 @@ def _same(x: Array) -> Array:
 
 @lazy
 def logical_not(x: Array, /) -> Array:
-    return append("logical_not", (_truth(x),))
+    return append("logical_not", (truth(x),))
 
 
 @lazy

@@ -8,9 +8,8 @@ from dvm_graph.xp.array import Array
 from dvm_graph.xp.axes import axes_of, axis_of
 from dvm_graph.xp.buffer import lazy
 from dvm_graph.xp.dtypes import bool as boolean
-from dvm_graph.xp.elementwise import not_equal, subtract
+from dvm_graph.xp.elementwise import not_equal, subtract, truth
 from dvm_graph.xp.manipulation import concat, part
-from dvm_graph.xp.promotion import as_array
 from dvm_graph.xp.statistical import reduced
 
 Axes: TypeAlias = "int | tuple[int, ...] | None"
@@ -18,17 +17,12 @@ Axes: TypeAlias = "int | tuple[int, ...] | None"
 
 @lazy
 def all(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
-    return reduced("reduce_min", _truth(x), axes_of(axis, x.ndim), keepdims)
+    return reduced("reduce_min", truth(x), axes_of(axis, x.ndim), keepdims)
 
 
 @lazy
 def any(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
-    return reduced("reduce_max", _truth(x), axes_of(axis, x.ndim), keepdims)
-
-
-def _truth(x: Array) -> Array:
-    x = as_array(x)
-    return x if x.dtype == boolean else not_equal(x, 0)
+    return reduced("reduce_max", truth(x), axes_of(axis, x.ndim), keepdims)
 
 
 @lazy
