@@ -212,7 +212,7 @@ def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array])
     copy = replace(node, inputs=inputs)
     partition = make_partition([copy], named, VendorThreads(1), optimise=False).run
     given = {known[value]: array for value, array in operands.items()}
-    arrays = [_unboxed(_bits(given[value], value.dtype)) for value in partition_inputs([copy])]
+    arrays = [_unboxed(value.dtype.bits(given[value])) for value in partition_inputs([copy])]
     results = partition(arrays, None)
     return [
         boxed(result).view(value.dtype.numpy) if value.dtype is DType.BFLOAT16 else boxed(result)
@@ -340,10 +340,6 @@ def boxed(feed: Any) -> Array:
 
 def _unboxed(array: Array) -> Any:
     return array.item() if array.dtype == object and not array.shape else array
-
-
-def _bits(array: Array, dtype: DType) -> Array:
-    return array.view(np.uint16) if dtype is DType.BFLOAT16 else array
 
 
 def stored(operand: Bounded, dtype: DType) -> Array:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
 from dvm_graph.cluster.groups import Group, GroupGraph, atoms_of
-from dvm_graph.cluster.node_axes import WINDOWS, NodeAxes, shape_of
-from dvm_graph.ir import RELAYOUTS, Dim, Node, Value
+from dvm_graph.cluster.node_axes import WINDOWS, NodeAxes
+from dvm_graph.ir import RELAYOUTS, Dim, Node, Value, shape_of
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import FusionLimits
 from dvm_graph.rules import Merge, MergeProof, PartKind

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dvm_graph.cluster.axes import Atom, AxisSpace, Layout
-from dvm_graph.ir import OPERATORS, Kind, Node, Shape, Value
+from dvm_graph.ir import OPERATORS, Kind, Node, Shape, shape_of
 from dvm_graph.symbolic import floordiv
 
 WINDOWS = frozenset({"pool_max", "pool_sum", "depthwise", "patches"})
@@ -34,11 +34,6 @@ class NodeAxes:
     reduced: tuple[Atom, ...] = ()
     domain: tuple[Atom, ...] = ()
     """Atoms the operator iterates over, if more than those of its result."""
-
-
-def shape_of(value: Value) -> Shape:
-    assert value.shape is not None, value.name
-    return value.shape
 
 
 def describe(node: Node, space: AxisSpace) -> NodeAxes:

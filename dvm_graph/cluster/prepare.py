@@ -13,8 +13,18 @@ of what is stored.
 
 from __future__ import annotations
 
-from dvm_graph.cluster.node_axes import WINDOWS, shape_of
-from dvm_graph.ir import FOR_PRODUCTS, OPERATORS, RELAYOUTS, STRIDED, Graph, Kind, Node, Value
+from dvm_graph.cluster.node_axes import WINDOWS
+from dvm_graph.ir import (
+    FOR_PRODUCTS,
+    OPERATORS,
+    RELAYOUTS,
+    STRIDED,
+    Graph,
+    Kind,
+    Node,
+    Value,
+    shape_of,
+)
 
 _MAX_SCALAR_CHAIN = 8
 """Operators in a computation of scalars that is repeated for each user."""

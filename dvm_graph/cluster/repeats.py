@@ -97,7 +97,7 @@ def _structure(subgraph: FusedSubgraph) -> Hashable:
         operators.append(
             (
                 node.op,
-                *[(name, _frozen(attr)) for name, attr in node.attrs.items()],
+                node.frozen_attrs,
                 tuple([values[value] for value in node.inputs]),
                 tuple([values[value] for value in node.outputs]),
                 layout(axes.result),
@@ -125,7 +125,3 @@ class _Numbers(dict[Any, int]):
 
 def _described(value: Value | None) -> Hashable:
     return value and (value.dtype, value.shape, value.is_constant)
-
-
-def _frozen(attr: Any) -> Hashable:
-    return tuple(attr) if isinstance(attr, list) else attr

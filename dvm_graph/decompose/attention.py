@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 from dvm_graph.decompose.arithmetic import dim_value, positions, scaled, spread, with_axis
-from dvm_graph.decompose.operands import operand, required, shape_of
+from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import padded, part
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, maximum, mul, sub
 from dvm_graph.symbolic.facts import Relation

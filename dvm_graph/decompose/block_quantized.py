@@ -28,10 +28,10 @@ from dvm_graph.decompose.arithmetic import (
 from dvm_graph.decompose.dequantized_constants import FEW_WEIGHTS, LEAST
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.matrix import multiplied
-from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
+from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_constants, unless
 from dvm_graph.decompose.slicing import part
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.ir.numeric import few_bits, unpack_blocks
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import mul

@@ -15,9 +15,9 @@ from dvm_graph.decompose.dequantized_constants import (
 )
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.meanings import Dequantized, dequantized, moderate, same, whole_numbers
-from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
+from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_constants, unless
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 
 _QUANTIZED = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})

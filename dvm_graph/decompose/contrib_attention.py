@@ -29,11 +29,11 @@ from dvm_graph.decompose.attention import (
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.indexing import taken
 from dvm_graph.decompose.matrix import multiplied
-from dvm_graph.decompose.operands import operand, required, shape_of
+from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.softmax import softmax
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, mul, product, sub
 

@@ -21,9 +21,9 @@ from dvm_graph.decompose.normalization import (
     scaled_and_shifted,
     standardized,
 )
-from dvm_graph.decompose.operands import operand, required, shape_of, text
+from dvm_graph.decompose.operands import operand, required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition, find
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 
 _ACTIVATION_PARAMETERS: Mapping[str, Sequence[str]] = {

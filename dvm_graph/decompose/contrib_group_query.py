@@ -34,10 +34,10 @@ from dvm_graph.decompose.attention import (
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.indexing import taken
 from dvm_graph.decompose.normalization import over_root_mean_square
-from dvm_graph.decompose.operands import operand, required, shape_of
+from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, maximum, mul, product, sub
 

@@ -15,7 +15,7 @@ from functools import reduce
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import widened
-from dvm_graph.decompose.operands import operand, required, shape_of
+from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.registry import Operands, Results
 from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.decompose.windows import (
@@ -26,7 +26,7 @@ from dvm_graph.decompose.windows import (
     planar,
     window_over,
 )
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.process import drop_pages
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window

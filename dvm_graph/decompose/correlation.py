@@ -18,10 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.decompose.windows import WindowAxis
-from dvm_graph.ir import Dim, Value
+from dvm_graph.ir import Dim, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, ceildiv, maximum, mul, product, sub
 

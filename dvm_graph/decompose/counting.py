@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dvm_graph.decompose.operands import shape_of
-from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.ir import Dim, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, mul, sub
 from dvm_graph.symbolic.facts import Facts

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dvm_graph.decompose.arithmetic import widened, with_axis
 from dvm_graph.decompose.convolution import arranged, widened_weights
 from dvm_graph.decompose.image_points import Tap, linear, read_points, rows_of, tap_at
-from dvm_graph.decompose.operands import operand, required, shape_of
+from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.windows import WindowAxis, channels_first, spatial_axes
-from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.ir import Dim, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import mul, neg, product
 

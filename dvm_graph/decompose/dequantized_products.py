@@ -18,10 +18,10 @@ from dvm_graph.decompose.dequantized_constants import left_to_vendor, packed_mat
 from dvm_graph.decompose.integer_products import is_bytes, sums, weights_of
 from dvm_graph.decompose.matrix import gemm, matmul
 from dvm_graph.decompose.meanings import Dequantized, dequantized, moderate, real
-from dvm_graph.decompose.operands import operand, required, shape_of
+from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.quantized_operands import quantized_windows, transposed
 from dvm_graph.decompose.registry import Decomposition, Operands, Results, decomposition, unless
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dvm_graph.decompose.matrix import product_of
-from dvm_graph.decompose.operands import present, shape_of
+from dvm_graph.decompose.operands import present
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.ir import Dim, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
 from dvm_graph.symbolic.shape_functions import broadcast_shapes

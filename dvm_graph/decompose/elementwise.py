@@ -7,9 +7,9 @@ from functools import reduce
 
 from dvm_graph.decompose.arithmetic import filled, scalar_of, scaled
 from dvm_graph.decompose.counting import as_count
-from dvm_graph.decompose.operands import constant_scalar, operand, present, required, shape_of
+from dvm_graph.decompose.operands import constant_scalar, operand, present, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_containers
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.shape_functions import broadcast_shapes
 

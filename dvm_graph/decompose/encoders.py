@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dvm_graph.decompose.families import CLASSICAL
 from dvm_graph.decompose.host import add_host
-from dvm_graph.decompose.operands import required, shape_of, text
+from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_strings
 from dvm_graph.decompose.strings import (
     Words,
@@ -26,7 +26,7 @@ from dvm_graph.decompose.strings import (
     words_of,
 )
 from dvm_graph.import_ import are_strings
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 
 _Array = NDArray[Any]

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from dvm_graph.decompose.host import add_host, fresh_dim
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.registry import Operands
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.contents import MAX_ELEMENTS
 from dvm_graph.symbolic.dims import is_static, product

@@ -15,12 +15,12 @@ from dvm_graph.decompose.image_points import (
     rows_of,
     tap_at,
 )
-from dvm_graph.decompose.operands import required, shape_of, text
+from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition, unless
 from dvm_graph.decompose.resizing import cubic_shares
 from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.windows import channels_first
-from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.ir import Dim, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of, text
+from dvm_graph.decompose.operands import normalize_axis, operand, required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.windows import per_axis
 from dvm_graph.errors import ModelError
-from dvm_graph.ir import Dim, DType, Node, Shape, Value
+from dvm_graph.ir import Dim, DType, Node, Shape, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, maximum, mul, product
 

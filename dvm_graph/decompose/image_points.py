@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 from dvm_graph.decompose.arithmetic import dim_value, shifted, widened, with_axis
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.windows import channels_last
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, product
 

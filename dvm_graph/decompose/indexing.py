@@ -13,16 +13,10 @@ from dvm_graph.decompose.arithmetic import dim_value, positions, scalar_of, shif
 from dvm_graph.decompose.counting import as_count, stays_inside, view_of_points
 from dvm_graph.decompose.extents import bound_extents
 from dvm_graph.decompose.families import MICROSOFT
-from dvm_graph.decompose.operands import (
-    constant_scalar,
-    normalize_axis,
-    operand,
-    required,
-    shape_of,
-)
+from dvm_graph.decompose.operands import constant_scalar, normalize_axis, operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, neg, product
 from dvm_graph.symbolic.facts import Relation

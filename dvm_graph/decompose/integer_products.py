@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from dvm_graph.decompose.convolution import convolved
 from dvm_graph.decompose.matrix import multiplied
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.pooling import pooled
 from dvm_graph.decompose.slicing import padded
 from dvm_graph.decompose.windows import (
@@ -28,7 +27,7 @@ from dvm_graph.decompose.windows import (
     planar,
     spatial_axes,
 )
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 
 Array: TypeAlias = NDArray[Any]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dvm_graph.decompose.arithmetic import scaled, spread, with_axis, without_axes
-from dvm_graph.decompose.operands import operand, required, shape_of
+from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.registry import Operands, Results
-from dvm_graph.ir import Node, Value
+from dvm_graph.ir import Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 
 

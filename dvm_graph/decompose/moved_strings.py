@@ -14,7 +14,7 @@ from dvm_graph.decompose.arithmetic import dim_value
 from dvm_graph.decompose.families import CLASSICAL
 from dvm_graph.decompose.host import add_host, fresh_dim
 from dvm_graph.decompose.moving import MOVERS
-from dvm_graph.decompose.operands import required, shape_of, text
+from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.registry import Decomposition, Operands, Results
 from dvm_graph.decompose.strings import (
     Words,
@@ -28,7 +28,7 @@ from dvm_graph.decompose.strings import (
     told_by_runs,
 )
 from dvm_graph.import_ import are_strings, casts_to_strings
-from dvm_graph.ir import DType, Node, Picked, Value
+from dvm_graph.ir import DType, Node, Picked, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
 from dvm_graph.symbolic.shape_functions import broadcast_shapes

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.decompose.arithmetic import along_axis, mean, scaled, shifted, spread, widened
-from dvm_graph.decompose.operands import (
-    integers,
-    normalize_axes,
-    normalize_axis,
-    operand,
-    required,
-    shape_of,
-)
+from dvm_graph.decompose.operands import integers, normalize_axes, normalize_axis, operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.windows import WindowAxis, planar, window_over
 from dvm_graph.import_ import dtype_of
-from dvm_graph.ir import Node, Value
+from dvm_graph.ir import Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, product
 

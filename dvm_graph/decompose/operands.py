@@ -32,11 +32,6 @@ def present(operands: Operands) -> list[Value]:
     return [value for value in operands if value is not None]
 
 
-def shape_of(value: Value) -> tuple[Dim, ...]:
-    assert value.shape is not None, value.name
-    return value.shape
-
-
 def normalize_axis(node: Node, axis: int, rank: int) -> int:
     """An axis counted from the front.
 

@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import dim_value, shifted, widened, without_axes
-from dvm_graph.decompose.operands import required, shape_of, text
+from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import padded
 from dvm_graph.decompose.windows import (
@@ -26,7 +26,7 @@ from dvm_graph.decompose.windows import (
     spatial_axes,
     window_over,
 )
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, floordiv, maximum, mul, neg, product, sub

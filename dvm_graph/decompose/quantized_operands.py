@@ -9,8 +9,7 @@ import numpy as np
 from dvm_graph.decompose.arithmetic import along_axis
 from dvm_graph.decompose.convolution import convolution
 from dvm_graph.decompose.integer_products import integer_convolution, is_bytes, weights_of
-from dvm_graph.decompose.operands import shape_of
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 
 

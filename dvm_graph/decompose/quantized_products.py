@@ -19,7 +19,7 @@ from dvm_graph.decompose.integer_products import (
     weights_of,
 )
 from dvm_graph.decompose.matrix import multiplied
-from dvm_graph.decompose.operands import operand, required, shape_of
+from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.quantized_operands import (
     along_outputs,
     as_scalar,
@@ -29,7 +29,7 @@ from dvm_graph.decompose.quantized_operands import (
     transposed,
 )
 from dvm_graph.decompose.registry import Operands, Preference, Results, decomposition, unless
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 
 

@@ -23,10 +23,10 @@ import numpy as np
 
 from dvm_graph.decompose.arithmetic import scaled, shifted
 from dvm_graph.decompose.control import add_control
-from dvm_graph.decompose.operands import operand, required, shape_of, text
+from dvm_graph.decompose.operands import operand, required, text
 from dvm_graph.decompose.regions import BodyResults, ResultType
 from dvm_graph.decompose.registry import Operands, Results, decomposition, find
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.ir.control import Turns
 from dvm_graph.symbolic.builder import Builder
 

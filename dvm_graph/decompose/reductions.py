@@ -27,11 +27,10 @@ from dvm_graph.decompose.operands import (
     normalize_axis,
     operand,
     required,
-    shape_of,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, equal, maximum, minimum, product
 

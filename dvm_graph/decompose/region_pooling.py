@@ -10,11 +10,11 @@ import numpy as np
 from dvm_graph.decompose.arithmetic import dim_value, scaled, shifted, widened
 from dvm_graph.decompose.image_points import Tap, assume_points, last_of, read_points, rows_of
 from dvm_graph.decompose.indexing import unsigned_index
-from dvm_graph.decompose.operands import required, shape_of, text
+from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.windows import channels_first
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
 

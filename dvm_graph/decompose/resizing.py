@@ -26,7 +26,7 @@ from dvm_graph.decompose.arithmetic import (
 from dvm_graph.decompose.cropping import Crop, beyond, crops, filled
 from dvm_graph.decompose.extents import bound_extents, contents_of, known, shape_operand
 from dvm_graph.decompose.nearest import NEAREST, NEAREST_NUMBER
-from dvm_graph.decompose.operands import elements, normalize_axis, operand, required, shape_of, text
+from dvm_graph.decompose.operands import elements, normalize_axis, operand, required, text
 from dvm_graph.decompose.pooling import by_planes, from_images, images, pooled
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
@@ -36,7 +36,7 @@ from dvm_graph.decompose.windows import (
     channels_last,
     comes_channels_last,
 )
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, mul
 

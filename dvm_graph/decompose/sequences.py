@@ -20,13 +20,12 @@ from dvm_graph.decompose.operands import (
     operand,
     present,
     required,
-    shape_of,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_containers
 from dvm_graph.decompose.slicing import part
 from dvm_graph.import_.tensors import dtype_of
 from dvm_graph.import_.types import optional_of
-from dvm_graph.ir import DType, Holding, Node, Shape, Value
+from dvm_graph.ir import DType, Holding, Node, Shape, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.holdings import holding, joined
 

@@ -20,13 +20,12 @@ from dvm_graph.decompose.operands import (
     normalize_axes,
     normalize_axis,
     required,
-    shape_of,
     text,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.reshaping import reshaped
 from dvm_graph.decompose.squeezing import axes_of_one, names_no_axes
-from dvm_graph.ir import Dim, Node, Shape
+from dvm_graph.ir import Dim, Node, Shape, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, product
 from dvm_graph.symbolic.shape_functions import broadcast_shapes

@@ -29,12 +29,11 @@ from dvm_graph.decompose.operands import (
     operand,
     present,
     required,
-    shape_of,
     text,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.errors import ModelError
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import (
     add,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.decompose.arithmetic import along_axis, dim_value, positions, with_axis, without_axes
-from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of, text
+from dvm_graph.decompose.operands import normalize_axis, operand, required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import maximum, minimum, product
 from dvm_graph.symbolic.facts import Relation

@@ -9,9 +9,9 @@ import numpy as np
 from dvm_graph.decompose.arithmetic import filled, positions, scaled, shifted
 from dvm_graph.decompose.extents import bound_extents, contents_of, known
 from dvm_graph.decompose.families import MICROSOFT
-from dvm_graph.decompose.operands import constant_scalar, operand, required, shape_of
+from dvm_graph.decompose.operands import constant_scalar, operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import ceildiv, maximum, neg, sub
 

@@ -21,11 +21,10 @@ from dvm_graph.decompose.operands import (
     normalize_axis,
     operand,
     required,
-    shape_of,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition, unless
 from dvm_graph.decompose.slicing import part
-from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.ir import Dim, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, mul, sub
 from dvm_graph.symbolic.facts import Relation

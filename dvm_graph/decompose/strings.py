@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph.decompose.host import HOST, add_host, fresh_dim
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.registry import Operands
 from dvm_graph.import_ import string_type
-from dvm_graph.ir import DType, Node, Picked, Shape, Value
+from dvm_graph.ir import DType, Node, Picked, Shape, Value, shape_of
 from dvm_graph.symbolic import solve
 from dvm_graph.symbolic.builder import Builder
 

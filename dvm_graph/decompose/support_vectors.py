@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from dvm_graph.decompose.classical import TRANSFORMS, as_floats, of_two
 from dvm_graph.decompose.families import CLASSICAL
 from dvm_graph.decompose.host import add_host
-from dvm_graph.decompose.operands import required, shape_of, text
+from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.reductions import arg_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.strings import Words, class_labels, labelled
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 
 _Floats = NDArray[np.float32]

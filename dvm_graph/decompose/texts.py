@@ -11,13 +11,13 @@ import numpy as np
 
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.host import add_host, fresh_dim
-from dvm_graph.decompose.operands import required, shape_of, text
+from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.patterns import matches_nothing, pattern_numbers
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_strings
 from dvm_graph.decompose.strings import add_texts, are_texts, texts_of, told_by_runs, words_of
 from dvm_graph.errors import DamagedError
 from dvm_graph.import_ import are_strings
-from dvm_graph.ir import DType, Node
+from dvm_graph.ir import DType, Node, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.shape_functions import broadcast_shapes
 

@@ -24,11 +24,11 @@ import numpy as np
 
 from dvm_graph.decompose.arithmetic import filled, widened
 from dvm_graph.decompose.convolution import arranged, convolved, widened_weights
-from dvm_graph.decompose.operands import operand, required, shape_of, text
+from dvm_graph.decompose.operands import operand, required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_last, per_axis
-from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.ir import Dim, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, ceildiv, floordiv, maximum, mul, sub
 from dvm_graph.symbolic.folding import contents

@@ -216,7 +216,7 @@ class _Walk:
             _LOG.info(
                 "%s %s is not decomposed: %s: %s", node.op, node.name, type(error).__name__, error
             )
-            self._take_back(mark)
+            self._graph.take_back(mark)
             return False
         finally:
             self._tentative = tentative
@@ -238,7 +238,7 @@ class _Walk:
         if results is None and not of_strings:
             results = function(self._builder, node, operands)
         if results is None or self._builder.most_axes > MAX_AXES:
-            self._take_back(mark)
+            self._graph.take_back(mark)
             return False
         self._bind(node, results)
         return True
@@ -250,7 +250,7 @@ class _Walk:
         mark = len(self._graph)
         if body is not None and self._decompose_all(body):
             return True
-        self._take_back(mark)
+        self._graph.take_back(mark)
         return False
 
     def _decompose_all(self, nodes: Sequence[Node]) -> bool:
@@ -365,7 +365,7 @@ class _Walk:
             demands = len(self._facts.checks) > len(facts.checks)
             self._facts = self._builder.facts = facts
         if results is None or demands:
-            self._take_back(mark)
+            self._graph.take_back(mark)
             return False
         self._bind(node, results)
         return True
@@ -408,7 +408,7 @@ class _Walk:
         finally:
             self._repeats = repeats
         if results is None or len(self._graph) - mark > self._options.limits.max_operators:
-            self._take_back(mark)
+            self._graph.take_back(mark)
             return False
         self._bind(node, results)
         return True
@@ -478,7 +478,7 @@ class _Walk:
                 return True
         finally:
             self._native = native
-        self._take_back(mark)
+        self._graph.take_back(mark)
         return False
 
     def _deduced(self, node: Node, operands: Sequence[Value | None]) -> Deduced:
@@ -548,11 +548,6 @@ class _Walk:
             if result not in self._named:
                 self._named.add(result)
                 result.name = output.name
-
-    def _take_back(self, mark: int) -> None:
-        """Removes the nodes added since the graph had `mark` of them."""
-        for node in reversed(self._graph.added_since(mark)):
-            self._graph.remove(node)
 
 
 def _stand_in(operand: Value, name: str) -> Value:

@@ -12,8 +12,8 @@ from functools import reduce
 
 import numpy as np
 
-from dvm_graph.decompose.operands import constant_scalar, integers, shape_of, text
-from dvm_graph.ir import OPERATORS, Dim, Kind, Node, Value
+from dvm_graph.decompose.operands import constant_scalar, integers, text
+from dvm_graph.ir import OPERATORS, Dim, Kind, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, ceildiv, floordiv, less_equal, maximum, minimum, mul, sub

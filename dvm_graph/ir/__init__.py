@@ -11,6 +11,7 @@ from dvm_graph.ir.graph import (
     Picked,
     Shape,
     Value,
+    shape_of,
 )
 from dvm_graph.ir.operators import (
     FOR_PRODUCTS,
@@ -44,6 +45,7 @@ __all__ = [
     "Result",
     "Shape",
     "Value",
+    "shape_of",
     "sum_of_products",
     "widened",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 
 class DType(enum.Enum):
@@ -51,6 +52,10 @@ class DType(enum.Enum):
         """
         known = _BY_NUMPY.get(dtype)
         return cls(dtype.name) if known is None else known
+
+    def bits(self, array: NDArray[Any]) -> NDArray[Any]:
+        """An array of this type as the C++ core takes it: bfloat16 as what represents it."""
+        return array.view(np.uint16) if self is DType.BFLOAT16 else array
 
     @property
     def bundled(self) -> int:

@@ -16,9 +16,10 @@ basic operators (`domain` is `BASIC`, `op` a key of `ir.operators.OPERATORS`).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -91,8 +92,7 @@ class Value:
 
     @property
     def rank(self) -> int:
-        assert self.shape is not None, self.name
-        return len(self.shape)
+        return len(shape_of(self))
 
     @property
     def is_constant(self) -> bool:
@@ -128,6 +128,12 @@ class Value:
     def __repr__(self) -> str:
         dims = "?" if self.shape is None else ",".join(str(dim) for dim in self.shape)
         return f"%{self.name}:{self.dtype.short}[{dims}]"
+
+
+def shape_of(value: Value) -> Shape:
+    """Of a value whose shape is known by now."""
+    assert value.shape is not None, value.name
+    return value.shape
 
 
 @dataclass(slots=True, eq=False)
@@ -172,6 +178,12 @@ class Node:
         value = self.inputs[index] if index < len(self.inputs) else None
         assert value is not None, self.name
         return value
+
+    @property
+    def frozen_attrs(self) -> Hashable:
+        """The attributes as a key: equal of nodes whose attributes are."""
+        attrs = [(n, tuple(a) if isinstance(a, list) else a) for n, a in self.attrs.items()]
+        return tuple(sorted(attrs, key=itemgetter(0)))
 
     def __repr__(self) -> str:
         return f"{self.op}({self.name})"
@@ -292,6 +304,11 @@ class Graph:
     def added_since(self, mark: int) -> list[Node]:
         """The nodes that were inserted since there were so many."""
         return list(islice(reversed(self._nodes), len(self._nodes) - mark))[::-1]
+
+    def take_back(self, mark: int) -> None:
+        """Removes the nodes that were inserted since there were so many."""
+        for node in reversed(self.added_since(mark)):
+            self.remove(node)
 
     def __len__(self) -> int:
         return len(self._nodes)

@@ -16,9 +16,9 @@ from typing import Any
 
 from dvm_graph.cluster import FusedSubgraph, SubgraphKind
 from dvm_graph.cluster.axes import Atom
-from dvm_graph.cluster.node_axes import WINDOWS, shape_of
+from dvm_graph.cluster.node_axes import WINDOWS
 from dvm_graph.errors import CompileError, UnsupportedError
-from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Dim, DType, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Dim, DType, Kind, Node, Value, shape_of
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.kernels.domain import Domain
 from dvm_graph.kernels.operands import Address, Extent, Packed, pack

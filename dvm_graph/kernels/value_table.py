@@ -18,10 +18,9 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from dvm_graph.cluster import Schedule
-from dvm_graph.cluster.node_axes import shape_of
 from dvm_graph.cluster.subgraph import is_inner
 from dvm_graph.errors import CompileError
-from dvm_graph.ir import Dim, DType, Value
+from dvm_graph.ir import Dim, DType, Value, shape_of
 from dvm_graph.ir.operators import OPERATORS, Kind
 from dvm_graph.kernels.plan import Blocks, ModelPlan, Panels, PlanValue, Slot, Storage
 from dvm_graph.records import record

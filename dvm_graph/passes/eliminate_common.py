@@ -34,8 +34,8 @@ def eliminate_common(graph: Graph) -> bool:
             changed = True
         if node.is_call:
             continue
-        attrs = frozenset([(name, _frozen(attr)) for name, attr in node.attrs.items()])
-        first = known.setdefault((node.op, inputs, attrs), node)
+        key = (node.op, inputs, node.frozen_attrs)
+        first = known.setdefault(key, node)
         if first is node:
             continue
         first.origin = tuple(dict.fromkeys((*first.origin, *node.origin)))
@@ -43,10 +43,6 @@ def eliminate_common(graph: Graph) -> bool:
         graph.remove(node)
         changed = True
     return changed
-
-
-def _frozen(attr: Any) -> Any:
-    return tuple(attr) if isinstance(attr, list) else attr
 
 
 class _Constants:

@@ -139,11 +139,6 @@ class _Branch:
             outer: new if inner is old else inner for outer, inner in self.inside.items()
         }
 
-    def take_back(self, mark: int) -> None:
-        """Removes what was built since the body had `mark` operators."""
-        for node in reversed(self.graph.added_since(mark)):
-            self.graph.remove(node)
-
     def _know(self, dims: Any) -> None:
         """The program around gives the body what these symbols are."""
         self._facts.outside = self._facts.outside.union(symbols_in(dims))
@@ -245,7 +240,7 @@ class _Filling:
                     branch.expect_shape(built[-1], known[at])
         except ShapeError:  # a run says so if it takes that branch
             for branch, mark in zip(branches, marks, strict=True):
-                branch.take_back(mark)
+                branch.graph.take_back(mark)
             return None
         around = self._graph.onnx_operators
         for branch in branches:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Shape, Value
+from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value, shape_of
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, maximum, mul, neg, product, sub
@@ -48,7 +48,7 @@ class _Line:
     @property
     def places(self) -> Dim:
         """Of the windows in an image."""
-        return mul(self.size, _shape(self.image)[2])
+        return mul(self.size, shape_of(self.image)[2])
 
 
 def turn_products(graph: Graph, facts: Facts) -> bool:
@@ -80,7 +80,7 @@ def _turned(transpose: Node, builder: Builder) -> Value | None:
     window = patches.made_by("patches")
     if window is None or not graph.sole_use(patches):
         return None
-    line, results = _line(window, builder), _shape(weights)[1]
+    line, results = _line(window, builder), shape_of(weights)[1]
     if line is None or not isinstance(results, int) or results < line.taps:
         return None
     if builder.facts.prove_less_equal(line.places, _LEAST_PLACES - 1).yes:
@@ -92,7 +92,7 @@ def _turned(transpose: Node, builder: Builder) -> Value | None:
         others = [operand for operand in operator.inputs[1:] if operand is not None]
         columns = (_as_column(builder, operand) for operand in others)
         result = builder.op(operator.op, result, *columns, **operator.attrs)
-    return builder.reshape(result, _shape(transpose.output))
+    return builder.reshape(result, shape_of(transpose.output))
 
 
 def _per_result(value: Value, graph: Graph) -> Node | None:
@@ -105,15 +105,15 @@ def _per_result(value: Value, graph: Graph) -> Node | None:
 
 
 def _as_column(builder: Builder, value: Value) -> Value:
-    return builder.reshape(value, (*_shape(value), 1)) if value.rank == 1 else value
+    return builder.reshape(value, (*shape_of(value), 1)) if value.rank == 1 else value
 
 
 def _line(patches: Node, builder: Builder) -> _Line | None:
     """None: they are no strided view of padded images."""
     image, attrs = patches.required(0), patches.attrs
-    if not builder.facts.same(_shape(image)[-1], 1):
+    if not builder.facts.same(shape_of(image)[-1], 1):
         return None  # and images of one channel have one group, those of volumes another axis
-    batch, height, width = _shape(image)[:3]
+    batch, height, width = shape_of(image)[:3]
     axis = 1 if builder.facts.same(height, 1) and attrs["kernel"][0] == 1 else 0
     other = 1 - axis
     still = attrs["kernel"][other] == 1 and attrs["strides"][other] == 1
@@ -136,7 +136,7 @@ def _line(patches: Node, builder: Builder) -> _Line | None:
 
 def _columns(builder: Builder, line: _Line) -> Value:
     """Patches as columns: [batch, taps, places]."""
-    batch, extent, across = _shape(line.image)
+    batch, extent, across = shape_of(line.image)
     reach = add(mul(add(line.size, -1), line.stride), line.dilation * (line.taps - 1) + 1)
     before, cut = maximum(0, line.pad), maximum(0, neg(line.pad))
     behind = maximum(0, sub(reach, add(extent, line.pad)))
@@ -151,14 +151,9 @@ def _columns(builder: Builder, line: _Line) -> Value:
         "view",
         room,
         shape=(batch, line.taps, line.places),
-        strides=(product(_shape(room)[1:]), mul(line.dilation, across), line.stride),
+        strides=(product(shape_of(room)[1:]), mul(line.dilation, across), line.stride),
         offset=mul(cut, across),
     )
-
-
-def _shape(value: Value) -> Shape:
-    assert value.shape is not None, value.name
-    return value.shape
 
 
 def _is_read_channels_last(value: Value, graph: Graph) -> bool:

@@ -63,7 +63,7 @@ class Contents:
             elif value.constant is not None and value.opaque:
                 builder.set_object(index, value.constant.data)
             elif value.constant is not None and index in in_place:
-                array = _bits(_array(value.constant), value.dtype)
+                array = value.dtype.bits(_array(value.constant))
                 builder.set_constant(index, array)
                 file = file_of(array)
                 if file is not None:
@@ -86,7 +86,7 @@ class Contents:
         array = _array(source)
         packed = builder.pack(
             index,
-            _bits(array, source.dtype),
+            source.dtype.bits(array),
             source.dtype.short,
             (panels.batch, panels.k, panels.n),
             panels.strides,
@@ -171,7 +171,3 @@ def _array(value: Value) -> NDArray[Any]:
     if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
         array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     return array
-
-
-def _bits(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
-    return array.view(np.uint16) if dtype is DType.BFLOAT16 else array

@@ -11,7 +11,7 @@ import atexit
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -490,4 +490,4 @@ def _output_array(port: Port, array: NDArray[Any]) -> object:
         raise InputError(
             f"the array given for output {port.name} must be C-contiguous, aligned and writeable"
         )
-    return cast(object, array.view(np.uint16)) if port.dtype is DType.BFLOAT16 else array
+    return port.dtype.bits(array)

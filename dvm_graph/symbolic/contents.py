@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.ir import DType, Node, Shape, Value
+from dvm_graph.ir import DType, Node, Value, shape_of
 from dvm_graph.symbolic import dims
 from dvm_graph.symbolic.dims import is_static
 from dvm_graph.symbolic.intervals import bounds
@@ -83,11 +83,6 @@ def _elements(value: Value) -> Elements:
     return value.elements
 
 
-def _shape(value: Value) -> Shape:
-    assert value.shape is not None, value.name
-    return value.shape
-
-
 def _positions(value: Value) -> _Index:
     return np.arange(len(_elements(value))).reshape(value.shape)
 
@@ -103,7 +98,7 @@ def _broadcast(value: Value, result: Value, count: int) -> Sequence[Dim]:
         return elements
     if len(elements) == 1:
         return elements * count
-    return _picked(value, np.broadcast_to(_positions(value), _shape(result)))
+    return _picked(value, np.broadcast_to(_positions(value), shape_of(result)))
 
 
 _LARGEST_NUMBER = 2**62
@@ -254,8 +249,8 @@ _FOLDS: dict[str, Callable[[Sequence[Dim]], Dim]] = {
 def _reduce(node: Node, operand: Value) -> list[Dim]:
     axes = node.attrs["axes"]
     kept = [axis for axis in range(operand.rank) if axis not in axes]
-    length = math.prod([_shape(operand)[axis] for axis in axes])
-    shape = math.prod(_shape(node.output)), length
+    length = math.prod([shape_of(operand)[axis] for axis in axes])
+    shape = math.prod(shape_of(node.output)), length
     rows = _positions(operand).transpose((*kept, *axes)).reshape(shape)
     elements, fold = _elements(operand), _FOLDS[node.op]
     return [fold([elements[i] for i in row]) for row in rows.tolist()]
@@ -269,7 +264,7 @@ def _transpose(node: Node, operands: Sequence[Value]) -> list[Dim]:
 
 
 def _broadcast_to(node: Node, operands: Sequence[Value]) -> Sequence[Dim]:
-    return _broadcast(operands[0], node.output, math.prod(_shape(node.output)))
+    return _broadcast(operands[0], node.output, math.prod(shape_of(node.output)))
 
 
 def _slice(node: Node, operands: Sequence[Value]) -> list[Dim]:
@@ -300,7 +295,7 @@ def _gather(node: Node, operands: Sequence[Value]) -> list[Dim]:
     if not is_static(wanted):
         raise _UnknownError
     axis = node.attrs["axis"]
-    extent = _shape(x)[axis]
+    extent = shape_of(x)[axis]
     for i in wanted:
         if not -extent <= i < extent:
             origin = ", ".join(node.origin) or node.name

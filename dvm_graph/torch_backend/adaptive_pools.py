@@ -11,10 +11,9 @@ import numpy as np
 import torch
 
 from dvm_graph.decompose.arithmetic import widened
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.slicing import part
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Dim, ceildiv, floordiv, mul, product, sub
 from dvm_graph.torch_backend.scattering import written
 from dvm_graph.torch_backend.translation import Translation, entry

@@ -11,8 +11,7 @@ import math
 import numpy as np
 import torch
 
-from dvm_graph.decompose.operands import shape_of
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Dim, add, mul
 from dvm_graph.torch_backend.bag_gradients import MAX, MEAN, SUM
 from dvm_graph.torch_backend.scattering import written

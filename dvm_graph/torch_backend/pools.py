@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from dvm_graph.decompose.arithmetic import dim_value, widened
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.pooling import taps_of
 from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.decompose.transposed_convolution import (
@@ -25,7 +24,7 @@ from dvm_graph.decompose.transposed_convolution import (
 )
 from dvm_graph.decompose.windows import WindowAxis, channels_first
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Builder, Dim, add, sub
 from dvm_graph.symbolic.dims import maximum, mul, neg
 from dvm_graph.torch_backend.translation import Translation, entry

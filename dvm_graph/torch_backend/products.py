@@ -9,9 +9,8 @@ import torch
 
 from dvm_graph.decompose.indexing import linear_index
 from dvm_graph.decompose.matrix import product_of
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import product
 from dvm_graph.torch_backend.elementwise import scaled
 from dvm_graph.torch_backend.translation import Number, Translation, entry

@@ -15,10 +15,9 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp.decompositions import upsample_compute_output_size
 
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.windows import channels_first, channels_last, comes_channels_last
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Dim, sub
 from dvm_graph.symbolic.dims import mul
 from dvm_graph.torch_backend.translation import Translation, entry

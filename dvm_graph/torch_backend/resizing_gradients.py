@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 import torch
 
 from dvm_graph.decompose.arithmetic import dim_value, widened
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Dim, add, product, sub
 from dvm_graph.symbolic.dims import mul, neg
 from dvm_graph.torch_backend.resizing import (

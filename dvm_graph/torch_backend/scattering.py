@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Dim
 from dvm_graph.torch_backend.translation import Translation, entry
 

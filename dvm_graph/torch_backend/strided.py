@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import Value
+from dvm_graph.ir import Value, shape_of
 from dvm_graph.symbolic import Dim, add, product, sub
 from dvm_graph.symbolic.dims import mul
 from dvm_graph.torch_backend.layouts import inverse

@@ -9,10 +9,9 @@ import torch
 
 from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.correlation import correlation
-from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.transposed_convolution import spread, spread_axis
 from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_last
-from dvm_graph.ir import Dim, Value
+from dvm_graph.ir import Dim, Value, shape_of
 from dvm_graph.torch_backend.translation import Translation, entry
 
 aten = torch.ops.aten

@@ -86,6 +86,8 @@ def test_nodes_that_were_added_since() -> None:
     ]
     assert graph.added_since(4) == []
     assert graph.added_since(1) == nodes[1:]
+    graph.take_back(1)
+    assert list(graph.nodes) == nodes[:1]
 
 
 def test_what_nothing_reads_any_more_is_given_up() -> None:
