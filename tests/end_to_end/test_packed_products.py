@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import dvm_graph
 from tests.end_to_end.reference import Array, assert_all_close, session
@@ -176,3 +176,17 @@ def test_matrices(
     if dtype == "float32" and not batched:
         assert PACKED.search(mine.disassemble(feeds))
     assert_all_close(mine.run(feeds), session(model).run(None, feeds), reduction_length=k)
+
+
+def test_weights_whose_batch_axes_change_places() -> None:
+    """No one stride leads from each of their matrices to the next."""
+    weights = numbers(3, 2, 40, 48)
+    model = model_of(
+        [helper.make_node("Einsum", ["x", "w"], ["y"], equation="abmk,bakn->abmn")],
+        x=[2, 3, "m", 40],
+    )
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    for m in (1, 17):
+        feeds = {"x": numbers(2, 3, m, 40)}
+        assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=40)
