@@ -8,6 +8,8 @@ chosen dim is equal to no other one, which would keep all that follows from fusi
   one), they are taken as they are: a target of 0 elements reshapes 0 elements. The standard may give
   another shape without elements then, if two dims are 0: such a run is an error (a check of facts).
 * Others are chosen: `select(dim == 0, the operand's dim, dim)`.
+
+-1 takes what is left. A dim that may turn out to be -1 is chosen as well, unless there are provably as many elements as the target has.
 """
 
 from __future__ import annotations
@@ -58,7 +60,18 @@ def reshaped(
     if open_axes:
         others = [dim for axis, dim in enumerate(target) if axis != open_axes[0]]
         target[open_axes[0]] = remaining_dim(shape, others)
+    elif not facts.same(product(target), product(shape)):
+        target = [_taking_rest(shape, target, axis, facts) for axis in range(len(target))]
     return tuple(target)
+
+
+def _taking_rest(shape: Dims, target: Dims, axis: int, facts: Facts) -> Dim:
+    """A dim of the target; what is left, where it may turn out to be -1."""
+    dim = target[axis]
+    if facts.bounds(dim)[0] >= 0:
+        return dim
+    rest = remaining_dim(shape, [*target[:axis], *target[axis + 1 :]])
+    return select(equal(dim, -1), rest, dim)
 
 
 def remaining_dim(shape: Dims, others: Dims) -> Dim:

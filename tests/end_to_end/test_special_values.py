@@ -346,6 +346,33 @@ def test_merged_dims_of_which_two_are_empty_are_refused_and_not_wrong() -> None:
         model.run({"x": np.zeros((0, 3, 0), np.float32)})  # the standard copies: (0, 3)
 
 
+@pytest.mark.parametrize(
+    ("target", "shapes"),
+    [
+        ("less", [(9, 14), (1, 3), (1, 4), (1, 0), (9, 5), (1, 1)]),
+        ("less, two", [(8, 4), (8, 1), (8, 6), (3, 4), (1, 1)]),
+        ("two, less", [(8, 4), (1, 6), (7, 6)]),
+    ],
+)
+def test_dims_of_a_target_that_come_out_as_minus_one_take_the_rest(
+    target: str, shapes: Sequence[tuple[int, int]]
+) -> None:
+    text = f"""<ir_version: 9, opset_import: ["" : 20]> g (float[a, b] x) => (y)
+        <int64[2] far = {{7, 2}}, int64[1] two = {{2}}> {{
+            s = Shape(x) less = Sub(s, far) given = Concat<axis = 0>({target}) y = Reshape(x, given) }}"""
+    model = onnx.parser.parse_model(text)
+    compiled, reference = dvm_graph.optimize(model), session(model)
+    for shape in shapes:
+        x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+        try:
+            expected = reference.run(None, {"x": x})[0]
+        except FAILURES:
+            with pytest.raises(DvmError):
+                compiled.run({"x": x})
+            continue
+        np.testing.assert_array_equal(compiled.run({"x": x})[0], expected)
+
+
 FAR_OUT = (-(2**63), -(2**31), -5, -1, 0, 1, 3, 2**31, 2**63 - 1)
 
 
