@@ -226,16 +226,26 @@ def split(builder: Builder, node: Node, operands: Operands) -> Results:
         starts = list(itertools.accumulate(sizes, add, initial=0))
         builder.facts.assume_equal(starts.pop(), extent, f"the parts of {node.name} are the whole")
     else:
-        starts, sizes = _even_parts(extent, len(node.outputs))
+        starts, sizes = _even_parts(builder, node, extent)
     pairs = zip(starts, sizes, strict=True)
     return [part(builder, x, axis, start, size) for start, size in pairs]
 
 
-def _even_parts(extent: Dim, count: int) -> tuple[list[Dim], list[Dim]]:
-    """Starts and sizes of equal parts, the last ones smaller where it does not come out even."""
+def _even_parts(builder: Builder, node: Node, extent: Dim) -> tuple[list[Dim], list[Dim]]:
+    """Starts and sizes of equal parts; since version 18, the last one may be smaller.
+
+    Raises:
+        ShapeError: it comes out neither way.
+    """
+    count = len(node.outputs)
     chunk = ceildiv(extent, count)
-    starts = [minimum(extent, mul(chunk, index)) for index in range(count)]
-    return starts, [minimum(chunk, sub(extent, start)) for start in starts]
+    *starts, last = [mul(chunk, index) for index in range(count)]
+    rest = sub(extent, last)
+    if node.version < 18:
+        builder.facts.assume_equal(rest, chunk, f"{node.name} has {count} equal parts")
+    else:
+        builder.facts.assume_range(rest, 0, None, f"{node.name} has {count} parts")
+    return [*starts, last], [*[chunk] * (count - 1), rest]
 
 
 @decomposition("Concat")

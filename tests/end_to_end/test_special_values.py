@@ -373,6 +373,28 @@ def test_dims_of_a_target_that_come_out_as_minus_one_take_the_rest(
         np.testing.assert_array_equal(compiled.run({"x": x})[0], expected)
 
 
+@pytest.mark.parametrize("opset", [11, 17, 18])
+def test_parts_are_equal_or_the_last_is_smaller(opset: int) -> None:
+    attrs: dict[str, Any] = {"num_outputs": 4} if opset >= 18 else {}
+    nodes = [helper.make_node("Split", ["x"], ["a", "b", "c", "d"], **attrs)]
+    for extents in ["n", *range(10)]:
+        inputs = [helper.make_tensor_value_info("x", 1, [extents])]
+        outputs = [helper.make_tensor_value_info(name, 1, None) for name in "abcd"]
+        graph = helper.make_graph(nodes, "parts", inputs, outputs)
+        opsets = [helper.make_opsetid("", opset)]
+        model = helper.make_model(graph, ir_version=6, opset_imports=opsets)
+        for n in range(10) if extents == "n" else [extents]:
+            x = {"x": np.arange(n, dtype=np.float32)}
+            try:
+                expected = session(model).run(None, x)
+            except FAILURES:
+                with pytest.raises(DvmError):
+                    dvm_graph.optimize(model).run(x)
+                continue
+            for mine, theirs in zip(dvm_graph.optimize(model).run(x), expected, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+
+
 FAR_OUT = (-(2**63), -(2**31), -5, -1, 0, 1, 3, 2**31, 2**63 - 1)
 
 
