@@ -32,7 +32,7 @@ from dvm_graph.check.inputs import STYLES, draw, index_range
 from dvm_graph.check.oracle import Oracle, boxed
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import DvmError, InputError, ShapeError
-from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.ir import DType, Graph, Node, Value, shape_of
 from dvm_graph.pipeline import PASSES, Done
 from dvm_graph.symbolic import Facts, Symbol, symbols_of
 
@@ -476,8 +476,7 @@ def _check_shape(node: Node, array: Array, extents: Extents) -> None:
         _WrongShapeError: the result is not of the shape, or has not the contents, that were deduced.
     """
     value = node.output
-    assert value.shape is not None
-    deduced = extents.dims(value.shape)
+    deduced = extents.dims(shape_of(value))
     where = f"{node.op} of {', '.join(node.origin) or node.name}"
     if deduced != array.shape:
         raise _WrongShapeError(

@@ -64,9 +64,9 @@ class ValueTable:
             axis: int = node.attrs["axis"]
             start: Dim = 0
             for value in node.inputs:
-                assert value is not None and value.shape is not None
+                assert value is not None
                 self._parts[value] = (node.output, axis, start)
-                start = add(start, value.shape[axis])
+                start = add(start, shape_of(value)[axis])
 
     def number(self, value: Value) -> int:
         """The index of a value's buffer."""
@@ -90,8 +90,7 @@ class ValueTable:
             return Place(
                 whole.buffer, add(whole.offset, mul(start, whole.strides[axis])), whole.strides
             )
-        assert value.shape is not None
-        return Place(self.number(value), 0, row_major(value.shape))
+        return Place(self.number(value), 0, row_major(shape_of(value)))
 
     def panels(self, panels: Panels, source: Value) -> int:
         """The buffer of a packed matrix operand."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from dvm_graph.ir import RELAYOUTS, STRIDED, Dim, Graph, Node, Value
+from dvm_graph.ir import RELAYOUTS, STRIDED, Dim, Graph, Node, Value, shape_of
 from dvm_graph.records import record
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import add, equal, mul, product, select
@@ -75,22 +75,21 @@ def _become_view(graph: Graph, node: Node, strided: _Strided) -> bool:
 
 def _compose(node: Node, known: dict[Value, _Strided], facts: Facts) -> _Strided | None:
     """The view as one of a buffer; None: it cannot be said with strides."""
-    operand = node.inputs[0]
-    assert operand is not None and operand.shape is not None and node.output.shape is not None
+    operand, shape = node.required(0), shape_of(node.output)
     below = known.get(operand)
     if below is None:
-        strides = row_major(operand.shape)
-        below = _Strided(operand, operand.shape, strides, 0, False)
+        whole = shape_of(operand)
+        below = _Strided(operand, whole, row_major(whole), 0, False)
     match node.op:
         case "transpose":
             return _permuted(below, node.attrs["perm"])
         case "broadcast_to":
-            return _broadcast(below, node.output.shape, facts)
+            return _broadcast(below, shape, facts)
         case "slice":
             return _sliced(below, node)
         case "view":
             return _of_view(below, node)
-    return _reshaped(below, node.output.shape, facts)
+    return _reshaped(below, shape, facts)
 
 
 def _permuted(below: _Strided, perm: Sequence[int]) -> _Strided:
@@ -122,8 +121,7 @@ def _sliced(below: _Strided, node: Node) -> _Strided:
     ):
         offset = add(offset, mul(start, stride))
         strides.append(mul(stride, step))
-    assert node.output.shape is not None
-    return _Strided(below.base, node.output.shape, tuple(strides), offset, True)
+    return _Strided(below.base, shape_of(node.output), tuple(strides), offset, True)
 
 
 def _of_view(below: _Strided, node: Node) -> _Strided | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value, shape_of
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
@@ -67,10 +67,8 @@ def _rewrite(node: Node, builder: Builder) -> Value | None:
         for rule in rules:
             result = rule(node, builder)
             if result is not None and result.shape != node.output.shape:
-                assert node.output.shape is not None
-                result = builder.broadcast_to(
-                    result, node.output.shape
-                )  # operands may add axes of 1
+                # Operands may add axes of 1.
+                result = builder.broadcast_to(result, shape_of(node.output))
             if result is not None:
                 return result
     return None
@@ -208,8 +206,8 @@ def _transpose_chain(node: Node, builder: Builder) -> Value | None:
 def _transpose_of_units(node: Node, builder: Builder) -> Value | None:
     """A transpose that moves only axes of extent 1 is a reshape."""
     source = node.required(0)
-    assert source.shape is not None
-    moved = [axis for axis in node.attrs["perm"] if not builder.facts.same(source.shape[axis], 1)]
+    shape = shape_of(source)
+    moved = [axis for axis in node.attrs["perm"] if not builder.facts.same(shape[axis], 1)]
     if moved != sorted(moved):
         return None
     return builder.op("reshape", source, shape=node.output.shape)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.ir import DType, Graph, Node, Value, shape_of
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.builder import Builder
 
@@ -89,8 +89,7 @@ def _divide_once(division: Node, builder: Builder) -> bool:
 
 def _pays(weights: Value, result: Value, facts: Facts) -> bool:
     """There are more keys than columns, as far as is known: a symbol is more than a number."""
-    assert weights.shape is not None and result.shape is not None
-    keys, columns = weights.shape[-1], result.shape[-1]
+    keys, columns = shape_of(weights)[-1], shape_of(result)[-1]
     if not isinstance(columns, int):
         return facts.prove_less_equal(columns, keys).answer is Answer.YES
     return facts.prove_less_equal(keys, columns).answer is not Answer.YES

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.ir import DType, Graph, Node, Value, shape_of
 from dvm_graph.options import DEFAULTS, Options
 from dvm_graph.symbolic.builder_methods import OperatorMethods
 from dvm_graph.symbolic.contents import MAX_ELEMENTS
@@ -93,8 +93,7 @@ class Builder(OperatorMethods):
 
     def shape_of(self, value: Value) -> Value:
         """The shape of a value as a tensor (ONNX Shape)."""
-        assert value.shape is not None, value.name
-        return self.dims(value.shape)
+        return self.dims(shape_of(value))
 
     def dims(
         self,
@@ -145,8 +144,7 @@ class Builder(OperatorMethods):
     def _known(self, node: Node, result: Value) -> Value | None:
         """A value that stands for the result without computing anything."""
         if result.elements is not None:
-            assert result.shape is not None
-            return self.dims(result.elements, result.shape, result.dtype)
+            return self.dims(result.elements, shape_of(result), result.dtype)
         for operand in node.inputs:
             if operand is None or operand.data is None:
                 return None

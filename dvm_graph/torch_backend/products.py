@@ -67,13 +67,12 @@ def _index_select(t: Translation, x: Value, axis: int, index: Value) -> Value:
 
 @entry(aten.gather.default)
 def _gather(t: Translation, x: Value, axis: int, index: Value, **_: Any) -> Value:
-    assert x.shape is not None and index.shape is not None
     if x.rank == 0 or index.rank == 0:
         raise UnsupportedError("indices of a number")
     axis %= x.rank
-    sizes = list(index.shape)
-    sizes[axis] = x.shape[axis]
-    if sizes != list(x.shape):  # of a part of the rows
+    sizes = list(shape_of(index))
+    sizes[axis] = shape_of(x)[axis]
+    if sizes != list(shape_of(x)):  # of a part of the rows
         x = t.builder.slice(x, [0] * x.rank, sizes)
     return t.onnx("GatherElements", x, index, axis=axis)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Dim, product
 from dvm_graph.torch_backend.elementwise import common_type, truth
 from dvm_graph.torch_backend.scattering import written
@@ -50,8 +50,7 @@ def _mean_of(t: Translation, x: Value, axes: Sequence[int]) -> Value:
 
 
 def _count(t: Translation, x: Value, axes: Sequence[int], correction: float) -> Value:
-    assert x.shape is not None
-    count = product(x.shape[axis] for axis in axes)
+    count = product(shape_of(x)[axis] for axis in axes)
     elements = t.builder.cast(t.builder.dims((count,), ()), x.dtype)
     if correction == 0:
         return elements
@@ -73,8 +72,7 @@ def _amin(t: Translation, x: Value, axes: Any = None, *_: Any) -> Value:
 def _arg_extreme(t: Translation, x: Value, axis: int | None = None, *_: Any, **__: Any) -> Value:
     greatest = t.target is aten.argmax.default
     if axis is None:
-        assert x.shape is not None
-        x, axis = t.builder.reshape(x, (product(x.shape),)), 0
+        x, axis = t.builder.reshape(x, (product(shape_of(x)),)), 0
     return t.builder.reshape(_extreme(t, x, axis, greatest)[1], t.shape)
 
 
@@ -88,15 +86,14 @@ def _extreme(t: Translation, x: Value, axis: int, greatest: bool) -> tuple[Value
     """The extreme along an axis, and the first place where it is; a NaN is more extreme than any number."""
     b = t.builder
     row = x if x.rank else b.reshape(x, (1,))
-    assert row.shape is not None
-    axis = axis_of(row, axis)
+    axis, shape = axis_of(row, axis), shape_of(row)
     extreme = (b.reduce_max if greatest else b.reduce_min)(row, (axis,))
-    kept = (*row.shape[:axis], 1, *row.shape[axis + 1 :])
+    kept = (*shape[:axis], 1, *shape[axis + 1 :])
     extreme = b.reshape(extreme, kept)
     found = b.eq(row, extreme)
     if row.dtype.is_float:
         found = b.bitwise_or(found, b.isnan(row))
-    along = [extent if at == axis else 1 for at, extent in enumerate(row.shape)]
+    along = [extent if at == axis else 1 for at, extent in enumerate(shape)]
     last = b.scalar(int(np.iinfo(np.int64).max), DType.INT64)
     place = b.reduce_min(b.select(found, b.iota(along, axis), last), (axis,))
     return extreme, place
@@ -143,10 +140,9 @@ def _searchsorted(
     if sorter is not None or not isinstance(most, int) or most > _MOST_BOUNDS:
         raise UnsupportedError("bounds that are not compared with every element")
     b, dtype = t.builder, common_type(x, bounds)
-    assert x.shape is not None and bounds.shape is not None
-    elements = b.reshape(b.cast(x, dtype), (*x.shape, 1))
+    elements = b.reshape(b.cast(x, dtype), (*shape_of(x), 1))
     if bounds.rank > 1:
-        bounds = b.reshape(bounds, (*bounds.shape[:-1], 1, most))
+        bounds = b.reshape(bounds, (*shape_of(bounds)[:-1], 1, most))
     beyond = b.gt if right or side == "right" else b.ge
     less = b.cast(b.logical_not(beyond(b.cast(bounds, dtype), elements)), t.dtype)
     return b.reshape(b.reduce_sum(less, (less.rank - 1,)), t.shape)
@@ -158,8 +154,7 @@ def _histc(t: Translation, x: Value, bins: int = 100, low: float = 0, high: floa
     if low == high or x.dtype not in (DType.FLOAT32, DType.FLOAT64):
         raise UnsupportedError("bounds that data tells")
     b = t.builder
-    assert x.shape is not None
-    count = product(x.shape)
+    count = product(shape_of(x))
     flat = b.reshape(x, (count,))
     least, most = b.scalar(low, x.dtype), b.scalar(high, x.dtype)
     place = b.mul(b.sub(flat, least), b.scalar(bins, x.dtype))  # first, as in torch

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Dim, add, neg, sub
 from dvm_graph.symbolic.dims import mul
 from dvm_graph.torch_backend.translation import Translation, axis_of, entry
@@ -61,11 +61,6 @@ def _slice(
     return _part(t, x, axis, 0 if start is None else start, t.shape[axis], step)
 
 
-def _shape(x: Value) -> tuple[Dim, ...]:
-    assert x.shape is not None
-    return x.shape
-
-
 def is_negative(t: Translation, number: Dim) -> bool:
     """Guards tell: torch looked at the sign where it matters.
 
@@ -89,9 +84,9 @@ def _begin(t: Translation, extent: Dim, start: Dim) -> Dim:
 
 def _part(t: Translation, x: Value, axis: int, start: Dim, size: Dim, step: int = 1) -> Value:
     axis %= x.rank
-    start = _begin(t, _shape(x)[axis], start)
+    start = _begin(t, shape_of(x)[axis], start)
     starts: list[Dim] = [0] * x.rank
-    steps, sizes = [1] * x.rank, list(_shape(x))
+    steps, sizes = [1] * x.rank, list(shape_of(x))
     starts[axis], steps[axis], sizes[axis] = start, step, size
     return t.builder.slice(x, starts, sizes, steps)
 
@@ -107,8 +102,8 @@ def _diagonal(t: Translation, x: Value, offset: int = 0, first: int = 0, second:
     first, second = first % x.rank, second % x.rank
     rest = [axis for axis in range(x.rank) if axis not in (first, second)]
     y = t.builder.transpose(x, (*rest, first, second))
-    rows, columns = _shape(y)[-2:]
-    y = t.builder.reshape(y, (*_shape(y)[:-2], mul(rows, columns)))
+    rows, columns = shape_of(y)[-2:]
+    y = t.builder.reshape(y, (*shape_of(y)[:-2], mul(rows, columns)))
     start = offset if offset >= 0 else mul(-offset, columns)
     return _part(t, y, -1, start, t.shape[-1], add(columns, 1))
 
@@ -127,7 +122,7 @@ def _slice_scatter(
     del end  # the source's shape says it
     b, source = t.builder, t.value(source, x.dtype)
     axis %= x.rank
-    extent, size = _shape(x)[axis], _shape(source)[axis]
+    extent, size = shape_of(x)[axis], shape_of(source)[axis]
     start = _begin(t, extent, 0 if start is None else start)
     behind = add(start, size)
     rest = sub(extent, behind)
@@ -151,8 +146,8 @@ def _diagonal_scatter(
     b, first, second = t.builder, first % x.rank, second % x.rank
     order = [axis for axis in range(x.rank) if axis not in (first, second)] + [first, second]
     y, source = b.transpose(x, order), t.value(source, x.dtype)
-    rows, columns = _shape(y)[-2:]
-    source = b.reshape(source, (*_shape(source), 1))
+    rows, columns = shape_of(y)[-2:]
+    source = b.reshape(source, (*shape_of(source), 1))
     row, column = b.iota((rows, 1), 0, min(offset, 0)), b.iota((columns,), 0, min(-offset, 0))
     y = _replaced(t, y, source, x.rank - 2, row, b.ne(row, column))
     return b.transpose(y, sorted(range(x.rank), key=order.__getitem__))
@@ -164,13 +159,13 @@ def _replaced(
     """By elements of the source, the numbers of which along an axis there are for each of its places. What is `left` stays, and
     what has a number that there is not.
     """
-    b, shape = t.builder, _shape(source)
+    b, shape = t.builder, shape_of(source)
     nothing = b.scalar(0, DType.INT64)
     outside = b.bitwise_or(b.lt(number, nothing), b.ge(number, b.dims((shape[axis],), ())))
     if b.facts.bounds(shape[axis])[0] < 1:  # there has to be something to read
         filler = b.broadcast_to(b.scalar(0, x.dtype), (*shape[:axis], 1, *shape[axis + 1 :]))
         source = b.concat([source, filler], axis)
-    places = b.reshape(b.select(outside, nothing, number), (_shape(x)[axis],))
+    places = b.reshape(b.select(outside, nothing, number), (shape_of(x)[axis],))
     found = b.gather(source, places, axis)
     return b.select(b.bitwise_or(left, outside), x, found)
 
@@ -191,9 +186,9 @@ def _unfold(t: Translation, x: Value, axis: int, size: int, step: int) -> Value:
 @entry(aten.flip.default)
 def _flip(t: Translation, x: Value, axes: Sequence[int]) -> Value:
     turned = {axis_of(x, axis) for axis in axes}
-    starts = [sub(extent, 1) if axis in turned else 0 for axis, extent in enumerate(_shape(x))]
+    starts = [sub(extent, 1) if axis in turned else 0 for axis, extent in enumerate(shape_of(x))]
     steps = [-1 if axis in turned else 1 for axis in range(x.rank)]
-    return t.builder.slice(x, starts, _shape(x), steps)
+    return t.builder.slice(x, starts, shape_of(x), steps)
 
 
 @entry(
@@ -222,7 +217,7 @@ def _cat(t: Translation, parts: Sequence[Value], axis: int = 0) -> Value:
 
 @entry(aten.repeat.default)
 def _repeat(t: Translation, x: Value, repeats: Sequence[Dim]) -> Value:
-    shape = (1,) * (len(repeats) - x.rank) + _shape(x)
+    shape = (1,) * (len(repeats) - x.rank) + shape_of(x)
     spread = [dim for pair in zip(repeats, shape, strict=True) for dim in pair]
     ones = [dim for extent in shape for dim in (1, extent)]
     return t.builder.reshape(t.builder.broadcast_to(t.builder.reshape(x, ones), spread), t.shape)
@@ -238,8 +233,8 @@ def _pad(t: Translation, x: Value, pads: Sequence[Dim], number: float = 0) -> Va
         front, back = (
             sub(0, pad) if off else 0 for pad, off in zip((before, behind), cut, strict=True)
         )
-        x = _part(t, x, at, front, sub(_shape(x)[at], add(front, back)))
-        shape = _shape(x)
+        x = _part(t, x, at, front, sub(shape_of(x)[at], add(front, back)))
+        shape = shape_of(x)
         first, last = (
             [t.builder.broadcast_to(filler, (*shape[:at], pad, *shape[at + 1 :]))]
             if pad != 0 and not off
