@@ -416,6 +416,42 @@ _OF_NODES = ("modes", "features", "limits", "yes", "no", "nan_is_yes")
 def _ordered(forest: _Forest, targets: int) -> _Ordered:
     """The nodes that roots lead to.
 
+    Raises:
+        _UnlikeError: they are those of no trees, or the host cannot hold them.
+        DamagedError: a node follows itself.
+    """
+    forest = _with_one_comparison(forest)
+    ends = forest.modes >= _LEAF
+    nodes, trees, depths = _from_the_top(forest, ends)
+    places = np.full(ends.size, -1)
+    places[nodes] = np.arange(nodes.size)
+    if (places[nodes] != np.arange(nodes.size)).any():
+        raise _UnlikeError  # a node follows two others
+
+    entries = places[forest.entry_nodes]
+    said = np.argsort(entries, kind="stable")
+    leaves = forest.modes[nodes] == _LEAF
+    nothing = np.array(np.inf, forest.limits.dtype)
+    ordered = _Ordered(
+        leaves,
+        np.where(ends, 0, forest.features)[nodes],
+        np.where(ends, nothing, forest.limits)[nodes],
+        np.where(leaves, places[nodes], places[forest.yes[nodes]]),
+        ~(forest.nan_is_yes | ends)[nodes],
+        trees,
+        depths,
+        entries[said],
+        forest.entry_targets[said],
+        forest.entry_weights[said],
+    )
+    if not _fits_host(ordered, targets):
+        raise _UnlikeError
+    return ordered
+
+
+def _with_one_comparison(forest: _Forest) -> _Forest:
+    """The same forest, whose nodes ask whether their feature is at most their limit.
+
     What is less than a limit is not above the number below. What equals it is not above it, but above that number: a
     second node asks for that, and another one leads on to where those go that are less, which is where the greater ones go.
     """
@@ -425,71 +461,57 @@ def _ordered(forest: _Forest, targets: int) -> _Ordered:
     turned = (modes == _GT) | (modes == _GTE) | (modes == _NEQ)
     first = np.where(turned, forest.no, forest.yes)
     second = np.where(turned, forest.yes, forest.no)
-    nan_is_second = np.where(turned, forest.nan_is_yes | (modes == _NEQ), ~forest.nan_is_yes)
+    nan_is_first = np.where(turned, ~forest.nan_is_yes & (modes != _NEQ), forest.nan_is_yes)
     below = np.nextafter(limits, np.array(-np.inf, limits.dtype))
     if (limits[lowered] == -np.inf).any() or (limits[twice] == -np.inf).any():
         raise _UnlikeError  # nothing is less
     asks, leads = (modes.size + k * twice.size + np.arange(twice.size) for k in (0, 1))
     equal, none = first[twice], np.zeros(twice.size, bool)
     first[twice] = asks
+    return replace(
+        forest,
+        modes=np.concatenate([modes, none + _LEQ, none + _LEAD_ON]),
+        features=np.concatenate([forest.features, forest.features[twice], none]),
+        limits=np.concatenate([np.where(lowered, below, limits), below[twice], none]),
+        yes=np.concatenate([first, leads, second[twice]]),
+        no=np.concatenate([second, equal, second[twice]]),
+        nan_is_yes=np.concatenate([nan_is_first, none, ~none]),
+    )
 
-    modes = np.concatenate([modes, none + _LEQ, none + _LEAD_ON])
-    features = np.concatenate([forest.features, forest.features[twice], none])
-    limits = np.concatenate([np.where(lowered, below, limits), below[twice], none])
-    first = np.concatenate([first, leads, second[twice]])
-    second = np.concatenate([second, equal, second[twice]])
-    nan_is_second = np.concatenate([nan_is_second, ~none, none])
-    ends = modes >= _LEAF
 
+def _from_the_top(forest: _Forest, ends: _Bools) -> tuple[_Ints, _Ints, _Ints]:
+    """The nodes that roots lead to, tree by tree and level by level; the numbers of their trees, and their depths."""
     levels, trees = [forest.roots], [np.arange(forest.roots.size)]
     reached = forest.roots.size
     while not ends[levels[-1]].all():
         branches = ~ends[levels[-1]]
         above, tree = levels[-1][branches], trees[-1][branches]
-        levels.append(np.stack([first[above], second[above]], 1).reshape(-1))
+        levels.append(np.stack([forest.yes[above], forest.no[above]], 1).reshape(-1))
         trees.append(np.repeat(tree, 2))
         reached += levels[-1].size
-        if reached > modes.size:  # a node follows two others, or itself
-            _expect_ends(forest.roots, np.stack([first, second], 1), ends)
+        if reached > ends.size:  # a node follows two others, or itself
+            _expect_ends(forest.roots, np.stack([forest.yes, forest.no], 1), ends)
             raise _UnlikeError
     depths = np.repeat(np.arange(len(levels)), [level.size for level in levels])
     tree = np.concatenate(trees)
     order = np.argsort(tree, kind="stable")
-    nodes = np.concatenate(levels)[order]
-    places = np.full(modes.size, -1)
-    places[nodes] = np.arange(nodes.size)
-    if (places[nodes] != np.arange(nodes.size)).any():
-        raise _UnlikeError  # a node follows two others
+    return np.concatenate(levels)[order], tree[order], depths[order]
 
-    entries = places[forest.entry_nodes]
-    said = np.argsort(entries, kind="stable")
-    leaves = modes[nodes] == _LEAF
-    ordered = _Ordered(
-        leaves,
-        np.where(ends, 0, features)[nodes],
-        np.where(ends, np.array(np.inf, limits.dtype), limits)[nodes],
-        np.where(leaves, places[nodes], places[first[nodes]]),
-        nan_is_second[nodes] & ~ends[nodes],
-        tree[order],
-        depths[order],
-        entries[said],
-        forest.entry_targets[said],
-        forest.entry_weights[said],
-    )
-    if (
-        leaves.all()
-        or (entries < 0).any()
-        or not leaves[entries].all()
-        or (ordered.features < 0).any()
-        or (ordered.features > _MOST).any()
-        or np.isnan(ordered.limits).any()
-        or (ordered.nan_is_second & (ordered.limits == np.inf)).any()
-        or ((ordered.entry_targets < 0) | (ordered.entry_targets >= targets)).any()
+
+def _fits_host(forest: _Ordered, targets: int) -> bool:
+    """Whether leaves say what counts, and the rest is what the host can compare and number."""
+    return not (
+        forest.leaves.all()
+        or (forest.entry_nodes < 0).any()
+        or not forest.leaves[forest.entry_nodes].all()
+        or (forest.features < 0).any()
+        or (forest.features > _MOST).any()
+        or np.isnan(forest.limits).any()
+        or (forest.nan_is_second & (forest.limits == np.inf)).any()
+        or ((forest.entry_targets < 0) | (forest.entry_targets >= targets)).any()
         or not 0 < targets <= _MOST
-        or np.isnan(ordered.entry_weights).any()
-    ):
-        raise _UnlikeError
-    return ordered
+        or np.isnan(forest.entry_weights).any()
+    )
 
 
 def _expect_ends(roots: _Ints, follows: _Ints, ends: _Bools) -> None:
