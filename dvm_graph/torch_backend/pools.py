@@ -34,9 +34,10 @@ aten = torch.ops.aten
 
 _PLANE, _SPACE = (0, 0), (0, 0, 0)
 """As many as an image has spatial axes."""
+_OF_SPACES = (aten.max_pool3d_with_indices.default, aten.avg_pool3d.default)
 
 
-@entry(aten.max_pool2d_with_indices.default)
+@entry(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
 def _max_pool(
     t: Translation,
     x: Value,
@@ -46,9 +47,13 @@ def _max_pool(
     dilations: Sequence[int] = (1,),
     ceil: bool = False,
 ) -> list[Value]:
-    """The greatest element of each window, and where it lies in its plane."""
-    dilated: dict[str, Any] = {"dilations": each(dilations, _PLANE)}
+    """The greatest element of each window, and where it lies in its plane; of a space the greatest alone: where somebody reads
+    their places, torch finds both.
+    """
+    dilated: dict[str, Any] = {"dilations": each(dilations, _spatial(t))}
     greatest = _pool(t, "MaxPool", x, kernel, strides, pads, ceil, **dilated)
+    if t.target in _OF_SPACES:
+        return [greatest]
     image = _channels_last(t, x)
     axes = _axes(shape_of(image)[1:3], kernel, strides, pads, dilations, t.shape[-2:])
     return [greatest, _channels_first(t, _places(t.decomposer, image, axes))]
@@ -141,7 +146,7 @@ def _max_pool_backward(
     return _given_back(t, (wide, numbers), axes, given)
 
 
-@entry(aten.avg_pool2d.default)
+@entry(aten.avg_pool2d.default, aten.avg_pool3d.default)
 def _average_pool(
     t: Translation,
     x: Value,
@@ -152,6 +157,8 @@ def _average_pool(
     count_pads: bool = True,
     divisor: int | None = None,
 ) -> Value:
+    if divisor is not None and t.target in _OF_SPACES:
+        raise UnsupportedError("sums divided by a number")
     counted: dict[str, Any] = {"count_include_pad": int(count_pads or divisor is not None)}
     average = _pool(t, "AveragePool", x, kernel, strides, pads, ceil, **counted)
     if divisor is None:
@@ -184,38 +191,6 @@ def _average_pool_backward(
         count = b.scalar(divisor, wide.dtype)
     axes = _spread_axes(x, wide, kernel, strides, pads, (1,))
     return _given_back(t, (b.div(wide, count),), axes, lambda taps, _: taps[0])
-
-
-@entry(aten.max_pool3d_with_indices.default)
-def _max_pool_of_space(
-    t: Translation,
-    x: Value,
-    kernel: Sequence[int],
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (0,),
-    dilations: Sequence[int] = (1,),
-    ceil: bool = False,
-) -> list[Value]:
-    """The greatest elements alone: where somebody reads their places, torch finds both."""
-    dilated: dict[str, Any] = {"dilations": each(dilations, _SPACE)}
-    return [_pool(t, "MaxPool", x, kernel, strides, pads, ceil, _SPACE, **dilated)]
-
-
-@entry(aten.avg_pool3d.default)
-def _average_pool_of_space(
-    t: Translation,
-    x: Value,
-    kernel: Sequence[int],
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (0,),
-    ceil: bool = False,
-    count_pads: bool = True,
-    divisor: int | None = None,
-) -> Value:
-    if divisor is not None:
-        raise UnsupportedError("sums divided by a number")
-    counted: dict[str, Any] = {"count_include_pad": int(count_pads)}
-    return _pool(t, "AveragePool", x, kernel, strides, pads, ceil, _SPACE, **counted)
 
 
 def _given_back(
@@ -279,6 +254,10 @@ def _spread_axes(
     ]
 
 
+def _spatial(t: Translation) -> Sequence[int]:
+    return _SPACE if t.target in _OF_SPACES else _PLANE
+
+
 def _channels_last(t: Translation, x: Value) -> Value:
     """Of an image that torch may give without a batch."""
     image = x if x.rank == 4 else t.decomposer.reshape(x, (1, *shape_of(x)))
@@ -297,14 +276,13 @@ def _pool(
     strides: Sequence[int],
     pads: Sequence[int],
     ceil: bool,
-    spatial: Sequence[int] = _PLANE,
     **attrs: Any,
 ) -> Value:
     """A pool of ONNX over images, which torch may give without a batch."""
-    kernel = each(kernel, spatial)
+    kernel = each(kernel, _spatial(t))
     result = t.onnx(
         op,
-        x if x.rank == len(spatial) + 2 else t.decomposer.reshape(x, (1, *shape_of(x))),
+        x if x.rank == len(kernel) + 2 else t.decomposer.reshape(x, (1, *shape_of(x))),
         kernel_shape=kernel,
         strides=each(strides or kernel, kernel),
         pads=2 * each(pads, kernel),
