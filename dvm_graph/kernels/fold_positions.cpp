@@ -119,7 +119,7 @@ class PositionFolder {
       const int64_t sign = node.op == PlanOp::sub_ ? -1 : 1;
       if (!left || !right || !sum.add(*left, 1) || !sum.add(*right, sign)) return false;
     }
-    if (!std::ranges::all_of(sum.strides, fits_operand)) return false;
+    if (beyond(sum.first, kTooFar) || !std::ranges::all_of(sum.strides, fits_operand)) return false;
     NormalAccess numbers;
     numbers.value = kPlainInteger;
     numbers.storage = DType::i64;

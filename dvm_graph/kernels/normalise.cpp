@@ -15,9 +15,6 @@
 namespace dvm {
 namespace {
 
-// Of a domain. Products of its extents, strides and element sizes then stay far from overflow.
-constexpr int64_t kMostElements = int64_t{1} << 55;
-
 int64_t value_of(DimSlot slot, const int64_t* dims) { return slot == kNoSlot ? 0 : dims[slot]; }
 
 [[noreturn]] void reject(const KernelPlan& plan, size_t node, const char* what) {
@@ -110,7 +107,7 @@ Window evaluate_window(const PlanNode& source, const int64_t* dims) {
   }
   Window window;
   std::memcpy(&window, sizes, sizeof window);
-  if (window.pixels() * window.pixel > kMostElements) {
+  if (window.pixels() * window.pixel > kTooFar) {
     throw std::invalid_argument("its images have more than 2^55 elements");
   }
   return window;
@@ -295,7 +292,7 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
 void check_volume(const NormalPlan& plan) {
   int64_t volume = 1;
   for (int axis = 0; axis < plan.rank; ++axis) {
-    if (plan.extents[axis] > kMostElements / volume) {
+    if (plan.extents[axis] > kTooFar / volume) {
       throw std::invalid_argument("it has more than 2^55 elements to compute");
     }
     volume *= plan.extents[axis];

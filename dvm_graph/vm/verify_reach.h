@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/numbers.h"
 #include "vm/core.h"
 #include "vm/isa.h"
 #include "vm/panels.h"
@@ -11,11 +12,6 @@
 #include "vm/target.h"
 
 namespace dvm {
-
-// No sum of products of checked numbers overflows.
-inline constexpr int64_t kTooFar = int64_t{1} << 55;
-
-inline bool beyond(int64_t number, int64_t limit) { return number > limit || number < -limit; }
 
 // The least and greatest offset that something adds to an address, in elements or bytes.
 struct Reach {

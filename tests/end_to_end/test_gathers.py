@@ -12,6 +12,7 @@ from onnx import helper
 
 import dvm_graph
 from dvm_graph.errors import ShapeError
+from tests.end_to_end.reference import session
 
 TYPES = [np.float32, np.float64, np.float16, np.int64, np.int8, np.bool_]
 COUNTS = (1, 7, 8, 255, 256, 257, 1000)
@@ -110,6 +111,21 @@ def test_values_of_one_hot_whose_number_a_run_tells() -> None:
     for number in (1, 3):
         with pytest.raises(ShapeError, match="OneHot has two values"):
             model.run({"index": index, "values": np.zeros(number, np.float32), "x": x})
+
+
+@pytest.mark.parametrize("index", [-(2**63), -(2**63) + 1, -(2**62), 2**62, 2**63 - 1])
+def test_one_hot_of_what_is_as_far_away_as_integers_go(index: int) -> None:
+    """Counted from the end of an axis whose extent the run tells."""
+    texts = ("hot = OneHot(far, d, values)", "i = Mul(far, one) hot = OneHot(i, d, values)")
+    for text in (*texts, "i = Sub(far, d) hot = OneHot(i, d, values)"):
+        proto = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[n] x) => (float[1, n] y) <int64[1] far = {{{index}}}, float[2] values = {{2, 3}}> {{
+            d = Shape(x) one = Div(d, d) {text} y = Add(hot, x) }}""")
+        model = dvm_graph.optimize(proto, strict=True)
+        for count in (1, 2, 100):
+            x = drawn(np.float32, count)
+            expected = session(proto).run(None, {"x": x})[0]
+            np.testing.assert_array_equal(model.run({"x": x})[0], expected)
 
 
 def test_the_least_of_rows_of_which_there_are_none() -> None:
