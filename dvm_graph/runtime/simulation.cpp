@@ -271,7 +271,7 @@ class Simulator {
     for (size_t i = 0; i < cores.size(); ++i) {
       if (cores[i].empty()) continue;
       SimulatedCore& core = out.cores.emplace_back();
-      core.cube = programs[cores[i][0].program]->header().kind != KernelKind::vector;
+      core.cube = programs[cores[i][0].program]->header().on_cube();
       const size_t behind = cores.size() - i;
       core.number =
           static_cast<int64_t>(core.cube ? i : static_cast<size_t>(part_.cores_vector) - behind);
@@ -286,8 +286,7 @@ class Simulator {
   }
 
   std::string lacking_of(uint32_t call, const Program& program) const {
-    const bool product = program.header().kind != KernelKind::vector;
-    if (!product || !programs_.compiled(call).one_memory) return {};
+    if (!program.header().on_cube() || !programs_.compiled(call).one_memory) return {};
     const KernelPlan& plan = model_.kernels[model_.calls[call].kernel].plan;
     const char* lacks = lacking(plan, infos_.data());
     return lacks != nullptr ? lacks : "blocks that fit its memories";

@@ -4,6 +4,7 @@
 // one reader. Values and nodes are numbered; tables keep their capacity from flush to flush.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,6 +13,10 @@
 #include "stream/operators.h"
 
 namespace dvm::stream {
+
+inline bool holds(const std::vector<int32_t>& items, int32_t item) {
+  return std::find(items.begin(), items.end(), item) != items.end();
+}
 
 struct Shape {
   int8_t rank = 0;

@@ -5,9 +5,6 @@
 namespace dvm::stream {
 namespace {
 
-bool holds(const std::vector<int32_t>& items, int32_t item) {
-  return std::find(items.begin(), items.end(), item) != items.end();
-}
 void add(std::vector<int32_t>& items, int32_t item) {
   if (!holds(items, item)) items.push_back(item);
 }

@@ -8,10 +8,6 @@ namespace {
 constexpr const char* kOtherColumns =
     "the columns that it computes are not the one axis that the matrix product contracts";
 
-bool holds(const std::vector<int32_t>& items, int32_t item) {
-  return std::find(items.begin(), items.end(), item) != items.end();
-}
-
 }  // namespace
 
 void GroupMeeting::meet(int32_t producer, int32_t consumer, bool siblings) {

@@ -99,6 +99,7 @@ struct ProgramHeader {
                                 // a multiple of tile_group
   int64_t local_bytes = 0;      // local memory in use
 
+  bool on_cube() const { return kind != KernelKind::vector; }
   const Ring& ring(Handed handed) const { return rings[static_cast<int>(handed)]; }
   Ring& ring(Handed handed) { return rings[static_cast<int>(handed)]; }
   bool in_pair() const { return ring(Handed::sums).exists() || ring(Handed::rows).exists(); }

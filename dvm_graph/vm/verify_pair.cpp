@@ -24,14 +24,14 @@ bool PairVerifier::check_sharing() {
     if (header_.ring(handed).exists() && !check_ring(handed)) return false;
   }
   if (header_.rings[0].exists() && header_.rings[1].exists()) return check_two_rings();
-  if (!header_.beside_cube()) return header_.kind != KernelKind::vector || fail_("no cube unit");
+  if (!header_.beside_cube()) return header_.on_cube() || fail_("no cube unit");
   return check_pieces();
 }
 
 bool PairVerifier::check_two_rings() {
   const Ring &a = header_.rings[0], &b = header_.rings[1];
   if (header_.beside_cube()) return fail_("a lane is at one ring");
-  if (header_.kind == KernelKind::vector) return fail_("no cube unit");
+  if (!header_.on_cube()) return fail_("no cube unit");
   if (a.first_lane < b.end_lane() && b.first_lane < a.end_lane())
     return fail_("a lane is at one ring");
   const int64_t a_low = program_.pointers()[a.pointer - 1u].low;

@@ -19,10 +19,6 @@ double fastest(int cores, int tries, const Work& work) {
   return std::ranges::min(seconds_together(cores, tries, work));
 }
 
-const Limits& limits_of(const InstructionTable& table) {
-  return *std::ranges::find(available_levels(), &table, &Level::table)->limits;
-}
-
 }  // namespace
 
 CeilingMeter::CeilingMeter(int cores, const InstructionTable& table) : limits_(limits_of(table)) {

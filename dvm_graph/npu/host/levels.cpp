@@ -103,6 +103,13 @@ const Tables& tables() {
   return tables;
 }
 
+const Level& level_of(const InstructionTable& table) {
+  for (const Level& level : available_levels()) {
+    if (level.table == &table) return level;
+  }
+  throw std::invalid_argument("a table of no level of this CPU");
+}
+
 }  // namespace
 
 std::span<const Level> available_levels() { return tables().levels; }
@@ -123,11 +130,10 @@ const InstructionTable* table_by_name(std::string_view name) {
   return nullptr;
 }
 
+const Limits& limits_of(const InstructionTable& table) { return *level_of(table).limits; }
+
 Target host_target(int cores, const InstructionTable& table, const Machine& machine) {
-  for (const Level& level : available_levels()) {
-    if (level.table == &table) return host_target(cores, *level.info, machine);
-  }
-  throw std::invalid_argument("a table of no level of this CPU");
+  return host_target(cores, *level_of(table).info, machine);
 }
 
 }  // namespace dvm

@@ -29,6 +29,9 @@ const InstructionTable& best_table();
 // is none of that name here.
 const InstructionTable* table_by_name(std::string_view name);
 
+// Of an available level.
+const Limits& limits_of(const InstructionTable& table);
+
 // What the run-time compiler should know about so many cores of a machine with these instructions.
 Target host_target(int cores, const InstructionTable& table, const Machine& machine);
 

@@ -26,10 +26,6 @@ double quartile_of(std::vector<double> seconds) {
   return *quarter;
 }
 
-const Limits& limits_of(const InstructionTable& table) {
-  return *std::ranges::find(available_levels(), &table, &Level::table)->limits;
-}
-
 // A chain through all lines of a buffer, each one somewhere else: no prefetcher follows it.
 int64_t link_lines(float* buffer, int64_t bytes, int64_t line) {
   int64_t lines = 1;

@@ -11,15 +11,13 @@ namespace {
 
 constexpr double kMostUneven = 1.15;  // groups of a core, over those of even shares
 
-bool on_cube(const Program& program) { return program.header().kind != KernelKind::vector; }
-
 // Cycles of the longest queue for the first tile, with an equal share of memory's bandwidth.
 double tile_cost(const Program& program, const NpuPart& part) {
   ProgramWork work(program.view(), part, {});
   std::vector<TileClass> tiles;
   const GroupRange first{0, 1};
   work.classes({&first, 1}, 0, tiles);
-  const double cores = on_cube(program) ? part.cores_cube : part.cores_vector;
+  const double cores = program.header().on_cube() ? part.cores_cube : part.cores_vector;
   double queues[kUnitQueues] = {};
   for (const UnitStep& step : work.steps(tiles[0])) {
     queues[step.queue] += step.cycles + step.memory_bytes * cores / part.memory_rate();
@@ -94,7 +92,7 @@ std::vector<CoreShares> deal_tiles(std::span<const Program* const> programs, con
   std::vector<double> costs;
   double work[2] = {};  // in cycles of the cores they would have alone
   for (uint32_t p = 0; p < programs.size(); ++p) {
-    const bool cube = on_cube(*programs[p]);
+    const bool cube = programs[p]->header().on_cube();
     const bool beside = programs[p]->header().beside_cube();
     const auto same =
         static_cast<uint32_t>(std::ranges::find(programs, programs[p]) - programs.begin());

@@ -59,7 +59,7 @@ class ProgramWork {
   std::span<const UnitStep> steps(TileClass tile_class) const { return steps_[tile_class]; }
 
   ProgramView program() const { return program_; }
-  bool on_cube() const { return program_.header().kind != KernelKind::vector; }
+  bool on_cube() const { return program_.header().on_cube(); }
 
  private:
   // What decides the instructions of a tile and over what they run.
