@@ -197,7 +197,7 @@ class _Walk:
         except ShapeError:
             if self._depth == 0:
                 raise
-            self._take_back(mark)
+            self._graph.take_back(mark)
             return False
 
     def _taken(self, way: _Way, node: Node, operands: Sequence[Value | None]) -> bool:
@@ -399,14 +399,14 @@ class _Walk:
         turns = few_turns(node, operands, self._options.limits.max_operators)
         if turns == 0 or not all(value is None or value.computable for value in operands):
             return False
-        mark, repeats = len(self._graph), self._repeats
+        mark, repeats, last = len(self._graph), self._repeats, self._last
         self._repeats = True
         try:
             results = self._unroll(node, operands, turns)
         except (ModelError, ShapeError):  # the run says so, after as many turns as fit
             results = None
         finally:
-            self._repeats = repeats
+            self._repeats, self._last = repeats, last
         if results is None or len(self._graph) - mark > self._options.limits.max_operators:
             self._graph.take_back(mark)
             return False
