@@ -82,6 +82,23 @@ def fused_gemm(builder: Builder, node: Node, operands: Operands) -> Results:
     return _activated(builder, node, gemm(builder, node, operands), parameters)
 
 
+@decomposition("CDist", domain=MICROSOFT)
+def distances(builder: Builder, node: Node, operands: Operands) -> Results:
+    """How far each row of A is from each of B, as a product, or its square: what rounding leaves below 0 is 0."""
+    metric = text(node, "metric", "sqeuclidean")
+    if metric not in ("sqeuclidean", "euclidean"):
+        return None
+    a, b = required(node, operands, 0), required(node, operands, 1)
+    if a.rank != 2 or b.rank != 2:
+        return None
+    lengths = [builder.reduce_sum(builder.mul(rows, rows), (1,)) for rows in (a, b)]
+    crossed = builder.transpose(b, (1, 0))
+    y = scaled(builder, multiplied(builder, a, crossed), -2.0)
+    y = builder.add(builder.add(y, lengths[0]), builder.transpose(lengths[1], (1, 0)))
+    y = builder.max(y, builder.scalar(0, y.dtype))
+    return [builder.sqrt(y) if metric == "euclidean" else y]
+
+
 @decomposition("FusedConv", domain=MICROSOFT)
 def fused_convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     """A convolution, to which a fourth operand of its own shape may be added first."""

@@ -36,7 +36,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "contrib_fused": {
         "": "SimplifiedLayerNormalization",
         MICROSOFT: (
-            "Gelu BiasGelu FastGelu FusedMatMul TransposeMatMul FusedGemm FusedConv "
+            "Gelu BiasGelu FastGelu FusedMatMul TransposeMatMul FusedGemm FusedConv CDist "
             "SkipLayerNormalization SkipSimplifiedLayerNormalization EmbedLayerNormalization"
         ),
     },

@@ -142,8 +142,10 @@ def tree_ensemble_classifier(builder: Builder, node: Node, operands: Operands) -
         return None
     if base.size:
         sums = builder.add(sums, builder.constant(base))
-    elif not _always_said(forest, len(labels)):
-        return None  # a class that no leaf speaks of has no score
+    elif not _always_said(forest, len(labels)) and not (
+        len(labels) > 2 and _always_above_0(forest)
+    ):
+        return None  # a class that no leaf speaks of has no score, and loses to any that has
     if len(labels) == 2:
         if isinstance(labels, np.ndarray) and labels.tolist() != [0, 1]:
             return None  # onnxruntime says 0 and 1 all the same
@@ -232,6 +234,15 @@ def _always_said(forest: _Ordered, targets: int) -> bool:
     )
     leaves = np.bincount(forest.trees[forest.leaves])
     return np.unique(pairs[saying == leaves[pairs // targets]] % targets).size == targets
+
+
+def _always_above_0(forest: _Ordered) -> bool:
+    """Whether of any row something is said, and nothing that is not positive."""
+    saying = np.bincount(
+        forest.trees[np.unique(forest.entry_nodes)], minlength=forest.trees[-1] + 1
+    )
+    leaves = np.bincount(forest.trees[forest.leaves])
+    return bool((forest.entry_weights > 0).all() and (saying == leaves).any())
 
 
 def _numbers(node: Node, name: str, dtype: DType) -> _Floats:

@@ -59,6 +59,9 @@ PRODUCTS = [
     ),
     contrib("FusedMatMul", halves(_A, _BT), transB=1, label="FusedMatMul-f16"),
     contrib("TransposeMatMul", [_AT, _B], transA=1, alpha=0.5),
+    contrib("CDist", [Tensor(("m", "k")), Tensor(("n", "k"))], empty=False),
+    contrib("CDist", [Tensor(("m", "k")), Tensor(("n", "k"))], metric="euclidean", empty=False),
+    contrib("CDist", [Tensor(("m", 7), "float64"), Tensor((5, 7), "float64")], metric="euclidean", empty=False),
     *(
         contrib(
             "FusedGemm", [Tensor(("m", "k")), Tensor(("n", "k")), Tensor(("n",))],
@@ -133,6 +136,14 @@ CASES = [*GELUS, *PRODUCTS, *CONVOLUTIONS, *NORMALIZATIONS, *EMBEDDINGS]
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_equals_onnxruntime(case: Case) -> None:
     check(case)
+
+
+def test_a_row_is_at_no_distance_from_itself() -> None:
+    """Where rounding leaves a square below 0, its root would be NaN."""
+    rows = np.random.default_rng(0).standard_normal((64, 33)).astype(np.float32) * 100
+    case = contrib("CDist", [Tensor(("m", 33)), rows], metric="euclidean")
+    [apart] = dvm_graph.optimize(case.model()).run({"x0": rows})
+    assert np.abs(np.diagonal(apart)).max() < 1
 
 
 def test_an_activation_that_onnx_does_not_have_is_left_to_the_vendor() -> None:

@@ -205,6 +205,26 @@ def test_classifiers(least: float, only: int | None, base: bool, labels: list[An
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("least", [-1, 0, 0.125])
+@pytest.mark.parametrize("silent", [False, True])
+def test_leaves_that_speak_of_one_class_each(silent: bool, least: float, transform: str) -> None:
+    """As scikit-learn's trees tell in which leaf a row ends: a class that nobody speaks of has no score, which matters
+    only where those that have one may be below 0, or none has."""
+    rng = np.random.default_rng(1)
+    forest = trees(rng, MODES[:1], 4, 12, False)
+    for nodes in forest:
+        for at, node in enumerate(nodes):
+            node["entries"] = [(at % 7, float(rng.integers(8 * least, 17)) / 8)] * node["leaf"]
+    if silent:
+        last = forest[-1] = trees(rng, MODES[:1], 30, 3, False)[-1]
+        say([last], rng, [], 1, 0)
+    attributes = listed(forest, "class", TensorProto.FLOAT)
+    attributes |= {"classlabels_int64s": [*range(9)], "post_transform": transform}
+    proto = model("TreeEnsembleClassifier", attributes, TensorProto.FLOAT, 3)
+    same(proto, TensorProto.FLOAT, rng, native=least > 0)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
 def test_leaves_that_say_nothing_of_two_classes(transform: str) -> None:
     rng = np.random.default_rng(0)
     forest = trees(rng, MODES[:1], 9, 12, False)
