@@ -21,7 +21,7 @@ from dvm_graph.decompose.registry import Operands
 from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.contents import MAX_ELEMENTS
-from dvm_graph.symbolic.dims import is_static, product
+from dvm_graph.symbolic.dims import product
 
 Element: TypeAlias = tuple[Value, int]
 """A value and the position of one of its elements."""
@@ -30,8 +30,8 @@ Content: TypeAlias = Dim | Element
 _INTEGERS = frozenset({DType.INT32, DType.INT64})
 
 
-def contents_of(value: Value, count: int | None = None) -> tuple[Content, ...] | None:
-    """The elements of a shape tensor as far as they are known, others as where they are from; `count`: so many.
+def contents_of(builder: Builder, value: Value) -> tuple[Content, ...] | None:
+    """The elements of a shape tensor as far as they are known, others as where they are from.
 
     None: their number is not known, or too large, or their type is none that extents have.
     """
@@ -39,20 +39,26 @@ def contents_of(value: Value, count: int | None = None) -> tuple[Content, ...] |
         return value.elements
     if value.shape is None or value.dtype not in _INTEGERS:
         return None
-    if is_static(value.shape):
-        whole = product(value.shape)
-        assert isinstance(whole, int)
-        count = whole
-    if count is None or count > MAX_ELEMENTS:
+    count = builder.facts.canonical(product(value.shape))
+    if not isinstance(count, int) or count > MAX_ELEMENTS:
         return None
     node = value.producer
     if node is not None and node.op in ("reshape", "cast", "concat"):
-        parts = [contents_of(operand) for operand in node.inputs if operand is not None]
+        parts = [contents_of(builder, operand) for operand in node.inputs if operand is not None]
         if value.rank <= 1 or node.op != "concat":
             found = [part for part in parts if part is not None]
             if len(found) == len(parts):
                 return tuple(element for part in found for element in part)
     return tuple((value, at) for at in range(count))
+
+
+def assume_count(builder: Builder, node: Node, values: Value | None, count: int) -> None:
+    """That a list has as many elements as the operator demands, where nobody knows that: of a part of a shape, say."""
+    if values is None or values.shape is None or values.rank != 1:
+        return
+    if builder.facts.prove_equal(values.shape[0], count).unknown:
+        reason = f"{node.op} {node.name!r} needs so many elements of {values.name!r}"
+        builder.facts.assume_equal(values.shape[0], count, reason)
 
 
 def known(content: Content) -> Dim | None:
@@ -71,7 +77,12 @@ def bound_extents(
 
     `dims` are those that are known already, which each run confirms; None becomes a symbol.
     """
-    key = (node.op, tuple(arguments), tuple(dims), *(_identity(value) for value in operands))
+    key = (
+        node.op,
+        tuple(arguments),
+        tuple(dims),
+        *(_identity(builder, value) for value in operands),
+    )
     value = builder.shared(key)
     if value is None:
         extents = (
@@ -89,8 +100,8 @@ def shape_operand(builder: Builder, x: Value) -> Value | None:
     return builder.shape_of(x) if x.rank else None
 
 
-def _identity(value: Value | None) -> object:
+def _identity(builder: Builder, value: Value | None) -> object:
     if value is None:
         return None
-    contents = contents_of(value)
+    contents = contents_of(builder, value)
     return value if contents is None else contents

@@ -24,7 +24,13 @@ from dvm_graph.decompose.arithmetic import (
     widened,
 )
 from dvm_graph.decompose.cropping import Crop, beyond, crops, filled
-from dvm_graph.decompose.extents import bound_extents, contents_of, known, shape_operand
+from dvm_graph.decompose.extents import (
+    assume_count,
+    bound_extents,
+    contents_of,
+    known,
+    shape_operand,
+)
 from dvm_graph.decompose.nearest import NEAREST, NEAREST_NUMBER
 from dvm_graph.decompose.operands import elements, normalize_axis, operand, required, text
 from dvm_graph.decompose.pooling import by_planes, from_images, images, pooled
@@ -321,14 +327,16 @@ def _bound(
 ) -> dict[int, _Axis] | None:
     """By sizes or scales that only the run tells."""
     scales, sizes = operand(operands, 2), operand(operands, 3)
+    if sizes is None:  # else scales may be given without elements
+        assume_count(builder, node, scales, len(order))
     dims: list[Dim | None] = [None] * len(order)
     by: list[Value | None] = [None] * len(order)
     if sizes is not None and sizes.shape != (0,):
-        contents, scales = contents_of(sizes), None
+        contents, scales = contents_of(builder, sizes), None
         if contents is None or len(contents) != len(order):
             return None
         dims = [known(content) for content in contents]
-    elif scales is None or scales.data is not None or scales.shape != (len(order),):
+    elif scales is None or scales.data is not None or not _are(builder, scales, len(order)):
         return None
     if any(axis < 2 and dim is None for axis, dim in zip(order, dims, strict=True)):
         return None
@@ -341,6 +349,10 @@ def _bound(
         axis: _Axis(shape_of(x)[axis], size, scale)
         for axis, size, scale in zip(order, found, by, strict=True)
     }
+
+
+def _are(builder: Builder, values: Value, count: int) -> bool:
+    return values.rank == 1 and builder.facts.prove_equal(shape_of(values)[0], count).yes
 
 
 def _is_view(sampling: _Sampling, axis: _Axis) -> bool:

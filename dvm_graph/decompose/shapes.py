@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.decompose.arithmetic import dim_value, with_axis
-from dvm_graph.decompose.extents import Content, bound_extents, contents_of, known, shape_operand
+from dvm_graph.decompose.extents import (
+    Content,
+    assume_count,
+    bound_extents,
+    contents_of,
+    known,
+    shape_operand,
+)
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.operands import (
     constant_scalar,
@@ -36,7 +43,7 @@ def reshape(builder: Builder, node: Node, operands: Operands) -> Results:
     x, target = required(node, operands, 0), required(node, operands, 1)
     zero_copies = not node.attrs.get("allowzero", 0)
     if target.elements is None:
-        contents = contents_of(target)
+        contents = contents_of(builder, target)
         if contents is None:
             return None
         dims = _reshaped_dims(builder, shape_of(x), contents, zero_copies)
@@ -123,7 +130,7 @@ def expand(builder: Builder, node: Node, operands: Operands) -> Results:
     """Broadcasts both ways: a 1 in the wanted shape keeps the operand's dim."""
     x, target = required(node, operands, 0), required(node, operands, 1)
     if target.elements is None:
-        contents = contents_of(target)
+        contents = contents_of(builder, target)
         if contents is None:
             return None
         dims = _expanded_dims(builder, shape_of(x), contents)
@@ -153,9 +160,10 @@ def _expanded_dims(builder: Builder, shape: Shape, contents: Sequence[Content]) 
 def tile(builder: Builder, node: Node, operands: Operands) -> Results:
     """[a, b] tiled by (p, q) is [p, a, q, b] broadcast, reshaped to [p*a, q*b]."""
     x, counts = required(node, operands, 0), required(node, operands, 1)
+    assume_count(builder, node, counts, x.rank)
     repeats = counts.elements
     if repeats is None:
-        contents = contents_of(counts)
+        contents = contents_of(builder, counts)
         if contents is None or len(contents) != x.rank:
             return None
         given = (shape_operand(builder, x), counts)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from dvm_graph.decompose.arithmetic import dim_value, positions, scalar_of
 from dvm_graph.decompose.extents import (
     Content,
+    assume_count,
     bound_extents,
     contents_of,
     known,
@@ -88,6 +89,7 @@ def _clamp(position: Dim, low: Dim, high: Dim) -> Dim:
 
 @decomposition("Slice")
 def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
+    _assume_as_many(builder, node, operands[1:])
     x = required(node, operands, 0)
     starts = elements(operands, 1)
     ends = elements(operands, 2)
@@ -109,25 +111,25 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
     return [builder.slice(x, tuple(first), tuple(sizes), tuple(strides))]
 
 
-def _number_of_bounds(builder: Builder, node: Node, operands: Operands) -> int | None:
-    """How many axes are cut, as the length of some operand tells: it is that of all others, too."""
-    lengths = [shape_of(v)[0] for v in operands[1:] if v is not None and v.computable and v.rank]
-    count = next((length for length in lengths if isinstance(length, int)), None)
-    if count is not None:
-        for length in lengths:
-            builder.facts.assume_equal(length, count, f"{node.name} has a bound for each axis")
-    return count
+def _assume_as_many(builder: Builder, node: Node, bounds: Operands) -> None:
+    """Of starts, ends, axes and steps there are as many as of those whose number is known."""
+    shapes = {value.shape for value in bounds if value is not None}
+    counts = [shape[0] for shape in shapes if shape is not None and len(shape) == 1]
+    some = {count for count in counts if isinstance(count, int)}
+    if len(some) == 1:
+        [count] = some
+        for value in bounds:
+            assume_count(builder, node, value, count)
 
 
 def _bound_slice(builder: Builder, node: Node, operands: Operands) -> Results:
     """By bounds that only the run tells; along axes whose step it tells, too, elements are gathered."""
     x = required(node, operands, 0)
-    count = _number_of_bounds(builder, node, operands)
-    starts, ends = (contents_of(required(node, operands, index), count) for index in (1, 2))
+    starts, ends = (contents_of(builder, required(node, operands, index)) for index in (1, 2))
     if starts is None or ends is None:
         return None
     given = operand(operands, 4)
-    steps = (1,) * len(starts) if given is None else contents_of(given, count)
+    steps = (1,) * len(starts) if given is None else contents_of(builder, given)
     axes = integers(_or_default(operands, 3, range(len(starts))))
     if steps is None or (axes is None and set(steps) != {1}):
         return None
@@ -215,7 +217,8 @@ def split(builder: Builder, node: Node, operands: Operands) -> Results:
     if operand(operands, 1) is not None:
         sizes = elements(operands, 1)
         if sizes is None:
-            contents = contents_of(required(node, operands, 1))
+            assume_count(builder, node, operands[1], len(node.outputs))
+            contents = contents_of(builder, required(node, operands, 1))
             if contents is None:
                 return None
             given = (shape_operand(builder, x), operands[1])
@@ -306,10 +309,12 @@ def _grown(
 def _bound_pad(builder: Builder, node: Node, operands: Operands) -> Results:
     """By pads that only the run tells."""
     x, pads = required(node, operands, 0), required(node, operands, 1)
-    amounts = contents_of(pads)
+    axes = integers(_or_default(operands, 3, range(x.rank)))
+    if axes is not None:
+        assume_count(builder, node, pads, 2 * len(axes))
+    amounts = contents_of(builder, pads)
     if amounts is None:
         return None
-    axes = integers(_or_default(operands, 3, range(x.rank)))
     dims: list[Dim | None] = [None] * (4 * x.rank)
     if axes is not None:
         for axis, extent in enumerate(shape_of(x)):

@@ -77,7 +77,7 @@ def constant_of_shape(builder: Builder, node: Node, operands: Operands) -> Resul
         return None
     shape = extents.elements
     if shape is None:
-        contents = contents_of(extents)
+        contents = contents_of(builder, extents)
         if contents is None:
             return None
         shape = bound_extents(builder, node, (extents,), [known(content) for content in contents])

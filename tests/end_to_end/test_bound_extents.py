@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -489,6 +490,41 @@ def test_an_image_resized_to_that_of_another_shape() -> None:
         for _ in range(20)
     ]
     assert _check(text, feeds, 20).report().vendor_operators == ()
+
+
+RESIZES = {
+    "Resize by scales": "g (float[n, m] x, int64[2] t) => (float[1, 1, a, b] y) <int64[2] at = {0, 1}> "
+        '{ i = Unsqueeze(x, at) c = Cast<to = 1>(t) y = Resize<mode = "nearest", axes = [2, 3]>(i, "", c) }',
+}  # fmt: skip
+COUNTED = {
+    **RESIZES,
+    **{
+        name: TARGETS[name]
+        for name in ("Tile", "Tile, known in part", "Split", "Pad", "Pad, known in part", "Pad of one axis")
+    },
+    **{name: f"g (float[n, m] x, {bounds}" for name, bounds in BOUNDS.items() if "axis" in bounds},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_lists_whose_length_follows_from_another_operand(name: str) -> None:
+    """As parts of shapes that were cut out at run time have it: nobody says how many elements they have."""
+    text = re.sub(r"int64\[\d\] ([abt])(?=[,)])", r"int64[of_\1] \1", COUNTED[name])
+    assert text != COUNTED[name]
+    model = _model(text)
+    generator = np.random.default_rng(len(name))
+    usual = int(COUNTED[name].split("int64[")[1][0])
+    feeds = []
+    for _ in range(60):
+        x = generator.standard_normal(generator.integers(1, 6, 2)).astype(np.float32)
+        count = usual if generator.random() < 0.8 else int(generator.integers(0, 4))
+        small = [*range(-6, 7)] if "Slice" in text else [0, 1, 1, 2, *x.shape]
+        drawn = {
+            other.name: generator.choice(small, 1 if other.name == "c" else count)
+            for other in model.graph.input[1:]
+        }
+        feeds.append({"x": x, **drawn})
+    assert _check(text, feeds, 3).report().vendor_operators == ()
 
 
 def test_nothing_is_repeated_of_an_axis_without_elements() -> None:
