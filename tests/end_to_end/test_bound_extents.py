@@ -142,11 +142,6 @@ BOUNDS = {
     "both axes": "int64[1] a, int64[1] b) => (float[p, q] y) "
         "<int64[2] axes = {1, 0}, int64[2] steps = {1, -1}, int64[1] two = {2}> "
         "{ u = Concat<axis = 0>(a, two) v = Concat<axis = 0>(two, b) r = Slice(x, u, v, axes, steps) y = Relu(r) }",
-    "as many as axes": "int64[j] a, int64[k] b) => (float[p, q] y) <int64[1] axis = {1}> "
-        "{ r = Slice(x, a, b, axis) y = Relu(r) }",
-    "as many as ends": "int64[j] a, int64[1] b, int64[k] c) => (float[p, q] y) <int64[1] axis = {1}> "
-        "{ z = Mul(c, c) s = Sub(z, b) t = Mul(s, s) one = Constant<value_ints = [1]>() u = Add(t, one) "
-        "r = Slice(x, a, b, axis, u) y = Relu(r) }",
     "summed": "int64[1] a, int64[1] b) => (float[p, 1] y) <int64[1] one = {1}> "
         "{ e = Exp(x) r = Slice(e, a, b) s = Neg(r) y = ReduceSum<keepdims = 1>(s, one) }",
     "a product": "int64[1] a, int64[1] b) => (float[n, n] y) <int64[1] axis = {1}> "
