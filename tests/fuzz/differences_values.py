@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -146,12 +147,15 @@ RECURRENT_ULPS = 4
 def _of_few_bits(step: Step) -> Documented | None:
     """Where rows tell the block that they are of: of 2 bits onnxruntime makes what it finds in memory, of 4 it takes
     zero points for 8. Sums over a block may overflow before its scale makes them smaller. Of a row that is rounded
-    to bytes nothing is promised where an element is not finite.
+    to bytes nothing is promised where an element is not finite; scales and zero points of the run are lost there where
+    weights are packed.
     """
     operands = [None if x is None else np.asarray(x) for x in step.operands]
     sizes = {name: step.attribute(name, 0) for name in ("K", "N", "block_size")}
     sizes["bits"] = step.attribute("bits", 4)
     if len(operands) < 5 or operands[4] is None:
+        if (lost := _lost_scales(step, operands, sizes)) is not None:
+            return lost
         large = _largest_block(step.numbers, sizes["block_size"]) * (1 << sizes["bits"])
         open_ = large[..., None] >= float(ml_dtypes.finfo(step.x.dtype).max)
         if step.attribute("accuracy_level", 0) == 4:
@@ -160,11 +164,31 @@ def _of_few_bits(step: Step) -> Documented | None:
     return replaced(step, product_of_few_bits(*operands, **sizes))
 
 
+def _lost_scales(step: Step, operands: Sequence[Array | None], sizes: Any) -> Documented | None:
+    """Where results are farther from the product than rows that are rounded to bytes explain."""
+    if step.attribute("accuracy_level", 0) != 4 or not np.isfinite(step.numbers).all():
+        return None
+    product = np.asarray(product_of_few_bits(*operands, **sizes))
+    levels = float(np.max(np.abs(np.asarray(operands[2], np.float64)), initial=0)) * (
+        1 << sizes["bits"]
+    )
+    spread = float(np.max(np.abs(step.numbers), initial=0)) / 127 * levels * sizes["K"] ** 0.5
+    if not np.any(np.abs(step.results[0].astype(np.float64) - product) > spread):
+        return None
+    return Documented([product], [None], [np.full(product.shape, spread)])
+
+
 def _largest_block(numbers: Array, size: int) -> Array:
     """The largest sum over a block of the sizes of what is finite, by row."""
     sizes = np.abs(numbers, where=np.isfinite(numbers), out=np.zeros_like(numbers))
     sums = np.add.reduceat(sizes, np.arange(0, sizes.shape[-1], size), axis=-1)
     return np.asarray(np.max(sums, axis=-1))
+
+
+@difference_of("Tokenizer")
+def _tokens(step: Step) -> Documented | None:
+    """Of no strings, an axis of tokens all the same."""
+    return None if step.x.size else replaced(step, np.empty((*step.x.shape, 0), object))
 
 
 @difference_of("Hardmax")
