@@ -121,10 +121,9 @@ class GroupGraph:
         """All groups in topological order."""
         return sorted(self.position, key=self.position.__getitem__)
 
-    def is_read(self, value: Value, apart_from: Sequence[Group]) -> bool:
+    def is_read(self, value: Value, apart_from: Set[Group]) -> bool:
         """Whether a group reads a result, apart from some."""
-        readers = self._readers.get(value)
-        return readers is not None and not readers.issubset(apart_from)
+        return not self._readers.get(value, apart_from) <= apart_from
 
     def detour(self, producer: Group, consumer: Group) -> Group | None:
         """A group on another path from `producer` to `consumer`, which forbids merging them: the last one."""
@@ -153,16 +152,15 @@ class GroupGraph:
         `wanted` are values that others than the groups use. The caller sets `kind` and `spaces`.
         """
         self._reorder(producer, consumer)
-        results = {
-            value: None
-            for value in producer.results
-            if value in wanted or self.is_read(value, (consumer,))
-        }
+        results, reader = dict[Value, None](), {consumer}
         for value in producer.results:
-            self._readers.get(value, set()).discard(consumer)
+            if value in wanted or self.is_read(value, reader):
+                results[value] = None
+            if value in self._readers:
+                self._readers[value].discard(consumer)
         for value in producer.inputs:
-            readers = self._readers.get(value, set())
-            if producer in readers:
+            readers = self._readers.get(value)
+            if readers is not None and producer in readers:
                 readers.remove(producer)
                 readers.add(consumer)
         consumer.parts = _parts(producer, consumer)

@@ -41,6 +41,8 @@ class GroupMeeting:
     _edges: list[tuple[Value, Node, int]] | None = None
     _merges: list[tuple[Atom, Atoms]] = field(default_factory=list)
     _mark: int = 0
+    _own_spaces: tuple[dict[Atoms, None], dict[Atoms, None]] = ({}, {})
+    """Those of the producer and of the consumer, as they are merged."""
 
     def edges(self) -> list[tuple[Value, Node, int]]:
         """Values of the producer and where the consumer uses them: neither changes while they meet."""
@@ -84,9 +86,9 @@ class GroupMeeting:
         return self.graph.depends(self.producer, self.consumer)
 
     def accesses(self) -> int:
-        both = (self.producer, self.consumer)
+        both = {self.producer, self.consumer}
         tensors = self.producer.inputs.keys() | self.consumer.inputs.keys()
-        for group in both:
+        for group in (self.producer, self.consumer):
             for value in group.results:
                 if value in self.returned or self.graph.is_read(value, both):
                     tensors.add(value)
@@ -169,12 +171,10 @@ class GroupMeeting:
         return self._one_domain()
 
     def same_domain(self) -> bool:
-        groups = (self.producer, self.consumer)
-        return all(atoms_of(self._resolved(group)).keys() == self.atoms.keys() for group in groups)
+        return all(atoms_of(own).keys() == self.atoms.keys() for own in self._own_spaces)
 
     def recomputes(self) -> bool:
-        producer = atoms_of(self._resolved(self.producer))
-        return len(producer) < len(self.atoms)
+        return len(atoms_of(self._own_spaces[0])) < len(self.atoms)
 
     def rank(self) -> int:
         return len(self.atoms)
@@ -223,7 +223,7 @@ class GroupMeeting:
                 return False
             elif node.op in WINDOWS and self.space.resolve(axes.result[-1]) != columns:
                 return False  # windows are reduced for all channels of a pixel at a time
-        iterated = set(atoms_of(self._resolved(self.producer)))
+        iterated = atoms_of(self._own_spaces[0]).keys()
         return written <= read and iterated == read | contracted and contracted.isdisjoint(written)
 
     def within_matrix(self) -> bool:
@@ -231,8 +231,8 @@ class GroupMeeting:
         matmul = self._matmul(cube)
         result = set(self.space.flat(self.axes[matmul].result))
         domain = set(self.space.resolve(self.axes[matmul].domain))
-        other = self.consumer if cube is self.producer else self.producer
-        return set(atoms_of(self._resolved(other))) <= result and self._inside(domain)
+        other = self._own_spaces[1 if cube is self.producer else 0]
+        return atoms_of(other).keys() <= result and self._inside(domain)
 
     def one_matrix(self) -> bool:
         nodes = (*self.producer.nodes, *self.consumer.nodes)
@@ -435,9 +435,10 @@ class GroupMeeting:
         return {self.space.resolve(space): None for space in group.spaces}
 
     def _collect_spaces(self) -> None:
-        self.spaces = self._resolved(self.consumer)
-        if not self.needs_memory() or self.feeds_matrix():
-            self.spaces |= self._resolved(self.producer)
+        producer, consumer = self._resolved(self.producer), self._resolved(self.consumer)
+        self._own_spaces = producer, consumer
+        with_producer = not self.needs_memory() or self.feeds_matrix()
+        self.spaces = consumer | producer if with_producer else consumer
         self.atoms = atoms_of(self.spaces)
 
     def _one_domain(self) -> bool:
@@ -461,12 +462,12 @@ class GroupMeeting:
         if left is None or right is None:
             return
         mark = self.space.mark()
-        before = self.spaces, self.atoms
+        before = self.spaces, self.atoms, self._own_spaces
         mismatch = self.space.unify_layouts(left, right)
         self._collect_spaces()
         if mismatch is not None or self._repeats():
             self.space.rollback(mark)
-            self.spaces, self.atoms = before
+            self.spaces, self.atoms, self._own_spaces = before
 
 
 @dataclass(slots=True)

@@ -177,8 +177,10 @@ class _Scope:
 
 def _loops(node: Node) -> int:
     """How many axes an operator's loops have: those of its largest tensor, and a contracted one."""
-    tensors = (*node.inputs, *node.outputs)
-    rank = max([len(value.shape or ()) for value in tensors if value is not None])
+    rank = node.output.rank
+    for value in node.inputs:
+        if value is not None and value.shape is not None and len(value.shape) > rank:
+            rank = len(value.shape)
     return rank + (node.op == "matmul")
 
 

@@ -68,7 +68,7 @@ def test_merges_keep_an_order_and_go_round_no_other_way(
         producer, consumer = draw.choice(list(expected.edges) or [(None, None)])
         if producer is None or consumer is None:
             break
-        read = [v for v in producer.results if graph.is_read(v, (consumer,))]
+        read = [v for v in producer.results if graph.is_read(v, {consumer})]
         others = [each for each in expected.successors(producer) if each is not consumer]
         assert read == [v for v in producer.results if any(v in each.inputs for each in others)]
         between = nx.descendants(expected, producer) & nx.ancestors(expected, consumer)
