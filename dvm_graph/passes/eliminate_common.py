@@ -49,6 +49,8 @@ class _Constants:
     """The first of each set of equal constants."""
 
     def __init__(self) -> None:
+        self._only: dict[Any, Value | None] = {}
+        """The one of a type and shape, whose contents need not be looked at; None: there are several."""
         self._alike: dict[Any, list[Value]] = {}
         self._first: dict[Value, Value] = {}
 
@@ -61,7 +63,14 @@ class _Constants:
         return known
 
     def _find(self, value: Value, data: NDArray[Any]) -> Value:
-        alike = self._alike.setdefault((value.dtype, value.shape, _sample(data)), [])
+        kind = value.dtype, value.shape
+        if kind not in self._only:
+            self._only[kind] = value
+            return value
+        only, self._only[kind] = self._only[kind], None
+        if only is not None and only.data is not None:
+            self._alike.setdefault((*kind, _sample(only.data)), []).append(only)
+        alike = self._alike.setdefault((*kind, _sample(data)), [])
         for other in alike:
             assert other.data is not None
             if _same_bytes(other.data, data):

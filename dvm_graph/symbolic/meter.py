@@ -29,7 +29,8 @@ class Meter:
         options = options or DEFAULTS
         self._seconds = options.max_compile_seconds
         self._bytes = options.max_compile_bytes
-        self._available = _core.available_memory()
+        self._available: int | None = None
+        """What there was; None: nobody asked yet."""
         self._began = time.monotonic()
         self._held = _private_bytes()
         self._steps = 0
@@ -63,6 +64,8 @@ class Meter:
                 f"compiling takes more memory than max_compile_bytes={self._bytes}; "
                 "raise the option to go on"
             )
+        if self._available is None:
+            self._available = _core.available_memory() + taken
         if taken > self._available:
             raise OutOfMemoryError(f"compiling took all memory that there was, {taken >> 20} MiB")
 

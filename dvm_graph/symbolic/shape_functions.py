@@ -55,7 +55,8 @@ def infer(node: Node, facts: Facts) -> None:
     info = OPERATORS[node.op]
     if operand is not None and operand.dtype not in info.takes:
         raise ModelError(f"{describe(node)}: it does not compute with {operand.dtype.value}")
-    result.dtype = _result_dtype(node, info)
+    alike = _DTYPE_OF.get(node.op)
+    result.dtype = _result_dtype(node, info) if alike is None else node.required(alike).dtype
     result.elements = deduce_elements(node)
     if result.elements is None:
         return
@@ -200,12 +201,17 @@ def _shape(node: Node, index: int = 0) -> Shape:
 
 # -- dtypes
 
+_DTYPE_OF = {
+    info.name: 0 if info.kind is Kind.GATHER else -1
+    for info in OPERATORS.values()
+    if info.result is Result.SAME and info.kind is not Kind.SOURCE
+}
+"""Of operators whose result is of an operand's type: which operand."""
+
 
 def _result_dtype(node: Node, info: OperatorInfo) -> DType:
-    if info.result is Result.SAME:
-        if info.kind is Kind.SOURCE:
-            return DType.INT64
-        return node.required(0 if info.kind is Kind.GATHER else -1).dtype
+    if info.kind is Kind.SOURCE:
+        return DType.INT64
     if info.result is Result.BOOL:
         return DType.BOOL
     if info.result is Result.ATTR:
