@@ -378,6 +378,8 @@ class GroupMeeting:
     ) -> tuple[Dim, Dim] | None:
         for axis, (left, right) in enumerate(zip(result, operand, strict=True)):
             if axis not in maybe:
+                if left == right:
+                    continue
                 mismatch = self._unify_guarded(left, right, guards)
             elif self.speculate:
                 mismatch = self._assume(left, right, guards)
@@ -392,8 +394,10 @@ class GroupMeeting:
     ) -> tuple[Dim, Dim] | None:
         """Merges two axes whose extents are equal, or equal where the guards of either group hold."""
         mismatch = self.space.unify(left, right)
+        if mismatch is None:
+            return None
         said = (*self.producer.guards, *self.consumer.guards, *guards)
-        if mismatch is None or not said:
+        if not said:
             return mismatch
         a, b = self.space.resolve(left), self.space.resolve(right)
         if len(a) != 1 or len(b) != 1:

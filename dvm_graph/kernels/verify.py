@@ -59,6 +59,7 @@ _MOST_ELEMENTS = 1 << 12
 _EXTENTS = ((2, 3, 5, 7), (1, 1, 1, 1), (4, 4, 4, 4))
 """Of the symbols in turn, where `verify_plan` looks at elements."""
 _ADDRESSED = ("load", "store", "gather")
+_ACCESSING = WINDOWS.union(_ADDRESSED)
 
 Written: TypeAlias = MutableMapping[int, NDArray[np.bool_] | None]
 """The elements of values that are written so far; None: all, of a value too large to follow."""
@@ -161,24 +162,25 @@ class _KernelVerifier:
             _refuse(self._plan, f"node {at}, {self._plan.nodes[at].op}, {complaint}")
 
     def _check_operands(self, at: int, node: PlanNode) -> None:
-        self._require(all(0 <= i < at for i in node.inputs), at, "rests on a node behind it")
         self._require(node.axes & node.reduce_axes == 0, at, "varies along an axis that it folds")
-        if node.op == "matmul":
-            return
         allowed = node.axes | node.reduce_axes
         for i in node.inputs:
+            self._require(0 <= i < at, at, "rests on a node behind it")
             operand = self._plan.nodes[i]
-            self._require(operand.axes & ~allowed == 0, at, f"loses axes of its operand {i}")
+            if node.op == "matmul":
+                continue
+            if operand.axes & ~allowed:
+                self._require(False, at, f"loses axes of its operand {i}")
             self._require(operand.op != "patches", at, "reads patches, which only products can")
 
     def _check_accesses(self, at: int, node: PlanNode) -> None:
-        accesses = [node.access] if node.op in (*_ADDRESSED, *WINDOWS) else []
+        accesses = [node.access] if node.op in _ACCESSING else []
         accesses += [node.weights] if node.op in ("depthwise", "lookup") else []
         for access in accesses:
             self._require(0 <= access < len(self._plan.accesses), at, "accesses nothing")
-            strides = self._plan.accesses[access].strides
-            moves = sum(1 << axis for axis, stride in enumerate(strides) if stride != NO_SLOT)
-            self._require(moves & ~node.axes == 0, at, "follows axes along which it does not vary")
+            for axis, stride in enumerate(self._plan.accesses[access].strides):
+                if stride != NO_SLOT and not node.axes >> axis & 1:
+                    self._require(False, at, "follows axes along which it does not vary")
 
     def _check_products(self) -> None:
         plan = self._plan
