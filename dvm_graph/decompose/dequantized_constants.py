@@ -2,7 +2,7 @@
 
 Few weights are dequantised here, once, to a constant, whoever reads them, as those of `MatMulNBits` are (`block_quantized`).
 Of many, which are packed to be small, the node is left to the vendor library, unless they are a matrix of 4 or 8 bits and its
-product reads it packed. `strict` dequantises all.
+product reads it packed, or weights of a convolution, which each run would dequantise as a whole. `strict` dequantises all.
 """
 
 from __future__ import annotations
@@ -86,6 +86,15 @@ def _spread(node: Node, parameter: Array, shape: tuple[int, ...], every: int = 1
 
 def _block_size(node: Node) -> int:
     return int(node.attrs.get("block_size", 0))
+
+
+def made_for_good(builder: Builder, value: Value) -> Value:
+    """As a constant, what the vendor library would make of constants at every run; others as they are."""
+    node = value.made_by("vendor")
+    if node is None or node.attrs["op"] != "DequantizeLinear":
+        return value
+    data = dequantized_constant(node, node.inputs, value.dtype)
+    return value if data is None else builder.constant(data)
 
 
 def left_to_vendor(value: Value | None) -> bool:

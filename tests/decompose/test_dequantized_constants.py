@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -141,6 +142,46 @@ def test_others_of_many_are_dequantised_beside_the_product(kind: str, size: int,
     for strict in (False, True):
         (y,) = dvm_graph.optimize(model, strict=strict).run({"a": a})
         np.testing.assert_allclose(y, a @ weights.exact, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize(
+    "kind, size, axis, more",
+    [
+        ("int4", 0, 0, {"zeros": True}),
+        ("uint4", 0, 0, {"alone": True}),
+        ("int4", 32, 1, {"dtype": "float16"}),
+        ("int8", 64, 0, {"zeros": True}),
+        ("uint8", 16, 1, {}),
+    ],
+)
+def test_weights_of_convolutions_are_dequantised_for_good(
+    kind: str, size: int, axis: int, more: dict[str, Any], op: str
+) -> None:
+    """However many they are: as onnxruntime convolves with what they stand for."""
+    shape = (256, 128, 3, 3)
+    weights = Weights(kind, shape, axis, size, **more)
+    assert np.prod(shape) > FEW_WEIGHTS
+    nodes = [helper.make_node(op, ["a", "w"], ["y"], pads=[1, 1, 1, 1])]
+    channels = shape[1] if op == "Conv" else shape[0]
+    model = weights.model(nodes, ("b", channels, "h", "w_"), 4)
+    mine = dvm_graph.optimize(model)
+    assert not mine.report().vendor_operators
+    plain = onnx.ModelProto.FromString(model.SerializeToString())
+    del plain.graph.node[0], plain.graph.initializer[:]
+    dtype = weights.arrays["s"].dtype
+    plain.graph.initializer.append(numpy_helper.from_array(weights.exact.astype(dtype), "w"))
+    reference = ort.InferenceSession(plain.SerializeToString(), providers=["CPUExecutionProvider"])
+    for extents in ((1, 7, 9), (2, 1, 1), (3, 14, 5)):
+        a = GENERATOR.standard_normal((extents[0], channels, *extents[1:])).astype(dtype)
+        (y,), (wanted,) = mine.run({"a": a}), reference.run(None, {"a": a})
+        assert y.dtype == dtype and y.shape == wanted.shape
+        bound = tolerance(dtype, 9 * channels)
+        scale = np.abs(wanted.astype(np.float64)).max()
+        assert (
+            np.abs(y.astype(np.float64) - wanted).max()
+            <= 2 * bound.relative * scale + bound.absolute
+        )
 
 
 def test_rows_of_few_are_read_as_they_are() -> None:
