@@ -75,7 +75,8 @@ def _turned(node: Node, most_turns: Value | None, captured: Sequence[Value], gra
     copies = Copies(region)
     copies.capture(captured)
     (body,) = node.regions
-    first = [inside.constant(np.int64(0)), inside.constant(True)]
+    counters = zip(body.inputs, (np.int64(0), True), strict=False)  # of the first turn: it comes
+    first = [inside.constant(np.full(value.shape or (), number)) for value, number in counters]
     read = [copies.read(value) for value in node.inputs]
     goes_on, *made = _run(body, [*first, *read[2:]], copies)
     left = read[0]

@@ -138,6 +138,8 @@ class _Site:
             if body is None:
                 return None
             results = body.values[skipped:]
+            if len(results) < len(types):
+                return None  # a model that is wrong: the vendor library says so
             after = [
                 ResultType(
                     type_.dtype,

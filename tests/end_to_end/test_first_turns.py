@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dvm_graph
+from dvm_graph.errors import UnsupportedError
 from tests.decompose.reference import session
 from tests.end_to_end.test_control_flow import parse
 
@@ -78,6 +79,19 @@ def test_states_that_the_first_turn_gives_their_rank(body: str, turns: str, goes
     assert model.report().vendor_operators == ()
 
 
+def test_numbers_of_turns_with_an_axis() -> None:
+    text = LOOP.format(
+        outputs="",
+        results="",
+        turns="often",
+        goes_on="c",
+        made="",
+        body="two = Concat<axis = 0>(i, i) f = Cast<to = 1>(two) s = ReduceSum<keepdims = 0>(f) "
+        "v2 = Add(w, s) u2 = Identity(u) w2 = Add(w, w)",
+    ).replace("int64 i,", "int64[1] i,")
+    assert check(text).report().vendor_operators == ()
+
+
 def test_loops_that_collect_rows_are_for_the_vendor_library() -> None:
     text = LOOP.format(
         outputs=", float[r, b, h] all",
@@ -101,3 +115,13 @@ def test_a_rank_that_grows_with_every_turn_is_for_the_vendor_library() -> None:
     )
     model = check(text)
     assert any(name.startswith("Loop") for name in model.report().vendor_operators)
+
+
+def test_a_body_with_fewer_results_than_states_is_refused_by_onnxruntime() -> None:
+    text = """g (float[b, h] x, int64 m) => (float[p, q] y) {
+      none = Constant<value = float {0.5}>()
+      a, y = Loop (m, "", none, x) < body = turn (int64 i, bool go, float v, float w) => (bool more, float v2) {
+        more = Identity(go) v2 = Add(v, v) } >
+    }"""
+    with pytest.raises(UnsupportedError, match="onnxruntime refuses Loop"):
+        dvm_graph.optimize(parse(text, 17))
