@@ -61,9 +61,24 @@ def assert_same_bits(actual: Sequence[Array], expected: Sequence[Array]) -> None
         assert mine.tobytes() == theirs.tobytes()
 
 
-def model_from_text(text: str, opset: int = 21) -> onnx.ModelProto:
-    """A checked model of ir version 10 from the text of its graph."""
+def assert_same_gaps(actual: Array, expected: Array) -> None:
+    """Infinities and NaNs are at the same places."""
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+        np.testing.assert_array_equal(np.isinf(actual), np.isinf(expected))
+
+
+def parsed(text: str, opset: int = 21, **constants: Array) -> onnx.ModelProto:
+    """A model of ir version 10 from the text of its graph, and constants that the text only names."""
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
+    for name, data in constants.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(data, name))
+    return model
+
+
+def model_from_text(text: str, opset: int = 21) -> onnx.ModelProto:
+    """As `parsed`, checked."""
+    model = parsed(text, opset)
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -83,9 +98,7 @@ def assert_agrees(
 
     A decomposition that breaks leaves its operator to onnxruntime, so that nothing is wrong: `strict` tells.
     """
-    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
-    for name, data in (constants or {}).items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(data, name))
+    model = parsed(text, opset, **constants or {})
     reference, compiled = session(model), dvm_graph.optimize(model, strict=strict)
     generator = np.random.default_rng(0)
     for run in runs:

@@ -19,7 +19,7 @@ from onnx import numpy_helper
 import dvm_graph
 from dvm_graph import _core
 from dvm_graph.import_ import cuts_sums_of_bytes
-from tests.end_to_end.reference import Array, assert_same_bits
+from tests.end_to_end.reference import Array, assert_all_close, assert_same_bits
 from tests.tolerances import tolerance
 
 GENERATOR = np.random.default_rng(5)
@@ -393,9 +393,7 @@ def test_convolutions_of_bytes_with_another_addend(case: str) -> None:
     mine = dvm_graph.optimize(model, strict=True, check=True)
     feed = {"q": integers("uint8", 2, 8, 6, 9)}
     assert "m_matmul_bundles" in mine.disassemble(feed)
-    (wanted,) = unoptimised(model).run(None, feed)
-    largest = float(np.abs(wanted).max())
-    np.testing.assert_allclose(mine.run(feed)[0], wanted, rtol=1e-5, atol=1e-5 * largest)
+    assert_all_close(mine.run(feed), unoptimised(model).run(None, feed), reduction_length=72)
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
@@ -420,9 +418,7 @@ def test_weights_that_the_model_quantises_are_bytes(of_channels: bool, kind: str
     mine = dvm_graph.optimize(model, strict=True, check=True)
     feed = {"q": integers(kind, 2, 8, 6, 9)}
     assert "m_matmul_bundles" in mine.disassemble(feed)
-    (wanted,) = unoptimised(model).run(None, feed)
-    largest = float(np.abs(wanted).max())
-    np.testing.assert_allclose(mine.run(feed)[0], wanted, rtol=1e-5, atol=1e-5 * largest)
+    assert_all_close(mine.run(feed), unoptimised(model).run(None, feed), reduction_length=72)
 
 
 @pytest.mark.parametrize("image", ["float", "bytes"])
@@ -444,9 +440,7 @@ def test_dequantised_weights_of_convolutions_of_floats_are_arranged_once(image: 
     assert not any(subgraph.is_constant for subgraph in mine.report().subgraphs)
     x = integers("uint8", 2, 8, 6, 9)
     feed = {"q": x if of_bytes else x.astype(np.float32)}
-    (wanted,) = unoptimised(model).run(None, feed)
-    largest = float(np.abs(wanted).max())
-    np.testing.assert_allclose(mine.run(feed)[0], wanted, rtol=1e-5, atol=1e-5 * largest)
+    assert_all_close(mine.run(feed), unoptimised(model).run(None, feed), reduction_length=72)
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])

@@ -15,12 +15,12 @@ import onnx.parser
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
 import dvm_graph
 from dvm_graph import _core
 from dvm_graph.comparison import compare_output
 from dvm_graph.errors import InputError
+from tests.end_to_end.reference import parsed
 from tests.tolerances import assert_close
 
 Array = NDArray[Any]
@@ -34,13 +34,6 @@ ROUNDING = {BF16: 2.0**-8, F16: 2.0**-11}
 ROWS = (1, 2, 13, 15, 29, 130)
 SIZES = ((1, 1), (2, 31), (3, 33), (31, 17), (32, 32), (33, 15), (65, 63), (257, 70))
 """k odd and even, n around the lanes and panels."""
-
-
-def model(text: str, **constants: Array) -> onnx.ModelProto:
-    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\nagraph {text}')
-    for name, array in constants.items():
-        proto.graph.initializer.append(numpy_helper.from_array(array, name))
-    return proto
 
 
 def normal(seed: int, *shape: int) -> Array:
@@ -77,18 +70,18 @@ def assert_product(got: Array | None, a: Array, b: Array) -> None:
 @pytest.mark.parametrize("k, n", SIZES)
 def test_product_with_a_constant(m: int, k: int, n: int) -> None:
     a, w = normal(1, m, k), normal(2, k, n)
-    proto = model(f"(float[m, {k}] a) => (float[m, {n}] y) {{ y = MatMul(a, w) }}", w=w)
+    proto = parsed(f"g (float[m, {k}] a) => (float[m, {n}] y) {{ y = MatMul(a, w) }}", w=w)
     assert_product(run_bf16(proto, {"a": a}), a, w)
 
 
 @pytest.mark.parametrize("m", ROWS)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_product_of_two_inputs(m: int, transposed: bool) -> None:
-    text = "(float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }"
+    text = "g (float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }"
     if transposed:
-        text = """(float[k, m] a, float[n, k] b) => (float[m, n] y) {
+        text = """g (float[k, m] a, float[n, k] b) => (float[m, n] y) {
             at = Transpose<perm = [1, 0]>(a) bt = Transpose<perm = [1, 0]>(b) y = MatMul(at, bt) }"""
-    proto = model(text)
+    proto = parsed(text)
     for k, n in SIZES:
         a, b = normal(1, m, k), normal(2, k, n)
         feeds = {"a": a.T.copy(), "b": b.T.copy()} if transposed else {"a": a, "b": b}
@@ -98,8 +91,8 @@ def test_product_of_two_inputs(m: int, transposed: bool) -> None:
 @pytest.mark.parametrize("local_bytes", [None, 24 << 10])
 def test_batched_product_in_blocks(local_bytes: int | None) -> None:
     a, w = normal(1, 3, 40, 1001), normal(2, 3, 1001, 65)
-    proto = model(
-        "(float[3, m, 1001] a) => (float[3, m, 65] y) { y = MatMul(a, w) }",
+    proto = parsed(
+        "g (float[3, m, 1001] a) => (float[3, m, 65] y) { y = MatMul(a, w) }",
         w=w,
     )
     assert_product(run_bf16(proto, {"a": a}, local_bytes=local_bytes), a, w)
@@ -107,8 +100,8 @@ def test_batched_product_in_blocks(local_bytes: int | None) -> None:
 
 def test_prologue_and_epilogue_stay_f32() -> None:
     a, w, bias = normal(1, 37, 65), normal(2, 65, 33), normal(3, 33)
-    proto = model(
-        """(float[m, 65] a) => (float[m, 33] y) {
+    proto = parsed(
+        """g (float[m, 65] a) => (float[m, 33] y) {
             r = Relu(a) p = MatMul(r, w) q = Add(p, bias) y = Mul(q, q) }""",
         w=w,
         bias=bias,
@@ -123,8 +116,8 @@ def test_prologue_and_epilogue_stay_f32() -> None:
 def test_attention(seq: int, other: int) -> None:
     """One kernel of two products, whose weights are rounded for the second before they are divided by their sum."""
     q, k, v = normal(1, 2, 3, seq, 16), normal(2, 2, 3, other, 16), normal(3, 2, 3, other, 16)
-    proto = model(
-        """(float[b, 3, s, 16] q, float[b, 3, t, 16] k, float[b, 3, t, 16] v)
+    proto = parsed(
+        """g (float[b, 3, s, 16] q, float[b, 3, t, 16] k, float[b, 3, t, 16] v)
             => (float[b, 3, s, 16] y) {
             kt = Transpose<perm = [0, 1, 3, 2]>(k) scores = MatMul(q, kt)
             weights = Softmax<axis = -1>(scores) y = MatMul(weights, v) }"""
@@ -146,8 +139,8 @@ def test_attention(seq: int, other: int) -> None:
 @pytest.mark.parametrize("channels, size", [(3, 9), (16, 7), (5, 1)])
 def test_convolution(channels: int, size: int) -> None:
     x, w = normal(1, 2, channels, size, size), normal(2, 33, channels, 3, 3)
-    proto = model(
-        f"(float[n, {channels}, h, w] x) => (float[n, 33, h, w] y) "
+    proto = parsed(
+        f"g (float[n, {channels}, h, w] x) => (float[n, 33, h, w] y) "
         "{ y = Conv<pads = [1, 1, 1, 1]>(x, f) }",
         f=w,
     )
@@ -165,7 +158,7 @@ def test_convolution(channels: int, size: int) -> None:
 
 def test_double_products_are_not_rounded() -> None:
     a, w = normal(1, 7, 33).astype(np.float64), normal(2, 33, 9).astype(np.float64)
-    proto = model("(double[m, 33] a) => (double[m, 9] y) { y = MatMul(a, w) }", w=w)
+    proto = parsed("g (double[m, 33] a) => (double[m, 9] y) { y = MatMul(a, w) }", w=w)
     got = run_bf16(proto, {"a": a})
     assert got is None or np.allclose(got, a @ w, rtol=1e-13, atol=1e-13)
 
@@ -173,7 +166,7 @@ def test_double_products_are_not_rounded() -> None:
 def test_special_values_survive() -> None:
     a = np.array([[1, np.inf, 0], [np.nan, 0, 1], [-np.inf, 1, 1], [3e38, 3.4e38, 0]], np.float32)
     w = np.eye(3, dtype=np.float32)
-    proto = model("(float[m, 3] a) => (float[m, 3] y) { y = MatMul(a, w) }", w=w)
+    proto = parsed("g (float[m, 3] a) => (float[m, 3] y) { y = MatMul(a, w) }", w=w)
     got = run_bf16(proto, {"a": a})
     if got is not None:
         with np.errstate(invalid="ignore"):
@@ -184,7 +177,7 @@ def test_special_values_survive() -> None:
 def test_error_against_f32_is_that_of_the_operands(k: int) -> None:
     """The row for bf16 of the table of tolerances, against onnxruntime without any rounding."""
     a, w = normal(1, 40, k), normal(2, k, 50)
-    proto = model(f"(float[m, {k}] a) => (float[m, 50] y) {{ y = MatMul(a, w) }}", w=w)
+    proto = parsed(f"g (float[m, {k}] a) => (float[m, 50] y) {{ y = MatMul(a, w) }}", w=w)
     got = run_bf16(proto, {"a": a})
     if got is not None:
         want = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"a": a})[0]
@@ -194,7 +187,7 @@ def test_error_against_f32_is_that_of_the_operands(k: int) -> None:
 
 def test_compare_judges_by_the_bounds_of_bf16() -> None:
     w = normal(2, 64, 50)
-    proto = model("(float[m, 64] a) => (float[m, 50] y) { y = MatMul(a, w) }", w=w)
+    proto = parsed("g (float[m, 64] a) => (float[m, 50] y) { y = MatMul(a, w) }", w=w)
     if not _core.bf16_levels():
         return
     result = dvm_graph.compare(proto, dims={"m": 30}, precision="bf16")
@@ -214,7 +207,7 @@ def test_unknown_precision() -> None:
 
 
 def test_levels_without_the_instructions_refuse() -> None:
-    proto = model("(float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }")
+    proto = parsed("g (float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }")
     for level in set(_core.simd_levels()) - set(_core.bf16_levels()):
         with pytest.raises(InputError, match="AVX512-BF16"):
             dvm_graph.optimize(proto, precision="bf16", simd=level)
@@ -229,7 +222,7 @@ def test_levels_without_the_instructions_refuse() -> None:
 def test_half_weights(dtype: np.dtype[Any], m: int, k: int, n: int) -> None:
     a, w = normal(1, m, k).astype(dtype), normal(2, k, n).astype(dtype)
     name = NAMES[dtype]
-    proto = model(f"({name}[m, {k}] a) => ({name}[m, {n}] y) {{ y = MatMul(a, w) }}", w=w)
+    proto = parsed(f"g ({name}[m, {k}] a) => ({name}[m, {n}] y) {{ y = MatMul(a, w) }}", w=w)
     got = run(proto, {"a": a})
     assert got.dtype == dtype
     want = a.astype(np.float64) @ w.astype(np.float64)
@@ -246,7 +239,7 @@ def test_half_weights_at_every_level(dtype: np.dtype[Any], simd: str) -> None:
     rng = np.random.default_rng(0)
     a, w = (rng.integers(-2, 3, shape).astype(dtype) for shape in ((19, 31), (31, 37)))
     name = NAMES[dtype]
-    proto = model(f"({name}[m, 31] a) => ({name}[m, 37] y) {{ y = MatMul(a, w) }}", w=w)
+    proto = parsed(f"g ({name}[m, 31] a) => ({name}[m, 37] y) {{ y = MatMul(a, w) }}", w=w)
     got = run(proto, {"a": a}, simd=simd)
     np.testing.assert_array_equal(
         got.astype(np.float32), a.astype(np.float32) @ w.astype(np.float32)
@@ -256,7 +249,7 @@ def test_half_weights_at_every_level(dtype: np.dtype[Any], simd: str) -> None:
 def test_half_weights_take_half_the_memory() -> None:
     """And are read as they are: no panels of f32."""
     w = normal(1, 640, 640).astype(F16)
-    proto = model("(float16[m, 640] a) => (float16[m, 640] y) { y = MatMul(a, w) }", w=w)
+    proto = parsed("g (float16[m, 640] a) => (float16[m, 640] y) { y = MatMul(a, w) }", w=w)
     listing = dvm_graph.optimize(proto).disassemble({"a": np.ones((1, 640), F16)})
     assert "m_matmul_widen_f16" in listing
     assert f"in [0, {640 * 640 * 2})" in listing
@@ -266,7 +259,7 @@ def test_half_weights_take_half_the_memory() -> None:
 def test_element_wise_float16_as_onnxruntime(length: int) -> None:
     """Inf, NaN, subnormals and ties too; onnxruntime computes in float16, we round once at the end."""
     x = np.random.default_rng(3).integers(0, 1 << 16, length).astype(np.uint16).view(F16)
-    proto = model("(float16[n] x) => (float16[n] y) { y = Relu(x) }")
+    proto = parsed("g (float16[n] x) => (float16[n] y) { y = Relu(x) }")
     proto.opset_import[0].version = 14
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     want = session.run(None, {"x": x})[0]
@@ -282,8 +275,8 @@ def test_every_half_survives_a_chain(dtype: np.dtype[Any], length: int) -> None:
     x = np.random.default_rng(5).integers(0, 1 << 16, length).astype(np.uint16).view(dtype)
     name = NAMES[dtype]
     three, one = np.array(3, dtype), np.array(1, dtype)
-    proto = model(
-        f"({name}[n] x) => ({name}[n] y) {{ t = Mul(x, three) y = Sub(t, one) }}",
+    proto = parsed(
+        f"g ({name}[n] x) => ({name}[n] y) {{ t = Mul(x, three) y = Sub(t, one) }}",
         three=three,
         one=one,
     )

@@ -14,23 +14,15 @@ import onnx
 import onnx.parser
 import pytest
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
 import dvm_graph
 from dvm_graph import _core
-from tests.end_to_end.reference import assert_all_close, assert_same_bits, session
+from tests.end_to_end.reference import assert_all_close, assert_same_bits, parsed, session
 
 Array = NDArray[Any]
 
 SHAPES = ((1, 1, 150_001), (1, 32, 20_011), (4, 16, 16_384), (14, 31, 20_011), (3, 70, 20_010))
 """(m, n, k)."""
-
-
-def model(text: str, **constants: Array) -> onnx.ModelProto:
-    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\nagraph {text}')
-    for name, array in constants.items():
-        proto.graph.initializer.append(numpy_helper.from_array(array, name))
-    return proto
 
 
 def signs(seed: int, *shape: int, dtype: Any = np.float32) -> Array:
@@ -62,18 +54,18 @@ def test_operand_b(b: str, m: int, n: int, k: int) -> None:
     feeds = {"a": left}
     if b == "constant":
         text, constants = (
-            f"(float[m, {k}] a) => (float[m, {n}] y) {{ y = MatMul(a, b) }}",
+            f"g (float[m, {k}] a) => (float[m, {n}] y) {{ y = MatMul(a, b) }}",
             {"b": right},
         )
     else:
         constants = {}
-        text = "(float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }"
+        text = "g (float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }"
         feeds["b"] = right
     if b == "transposed":
-        text = """(float[m, k] a, float[n, k] b) => (float[m, n] y) {
+        text = """g (float[m, k] a, float[n, k] b) => (float[m, n] y) {
             t = Transpose<perm = [1, 0]>(b) y = MatMul(a, t) }"""
         feeds["b"] = np.ascontiguousarray(right.T)
-    [y] = run_split(model(text, **constants), feeds)
+    [y] = run_split(parsed(text, **constants), feeds)
     np.testing.assert_array_equal(y, left.astype(np.float64) @ right.astype(np.float64))
 
 
@@ -81,11 +73,11 @@ def test_operand_b(b: str, m: int, n: int, k: int) -> None:
 def test_batch(constant: bool) -> None:
     left, right = signs(1, 2, 3, 9_001), signs(2, 2, 9_001, 20)
     if constant:
-        text = "(float[b, m, 9001] a) => (float[b, m, 20] y) { y = MatMul(a, b) }"
-        proto, feeds = model(text, b=right), {"a": left}
+        text = "g (float[b, m, 9001] a) => (float[b, m, 20] y) { y = MatMul(a, b) }"
+        proto, feeds = parsed(text, b=right), {"a": left}
     else:
-        text = "(float[b, m, k] a, float[b, k, n] b) => (float[b, m, n] y) { y = MatMul(a, b) }"
-        proto, feeds = model(text), {"a": left, "b": right}
+        text = "g (float[b, m, k] a, float[b, k, n] b) => (float[b, m, n] y) { y = MatMul(a, b) }"
+        proto, feeds = parsed(text), {"a": left, "b": right}
     [y] = run_split(proto, feeds)
     np.testing.assert_array_equal(y, left.astype(np.float64) @ right.astype(np.float64))
 
@@ -99,8 +91,8 @@ def test_epilogue(cores: int) -> None:
         name: generator.standard_normal(shape).astype(np.float32)
         for name, shape in {"a": (4, k), "b": (k, 16), "r": (4, 16)}.items()
     }
-    proto = model(
-        """(float[m, k] a, float[k, 16] b, float[m, 16] r) => (float[m, 16] y, float[m, 16] c) {
+    proto = parsed(
+        """g (float[m, k] a, float[k, 16] b, float[m, 16] r) => (float[m, 16] y, float[m, 16] c) {
             c = MatMul(a, b) s = Add(c, bias) t = Relu(s) y = Add(t, r) }""",
         bias=generator.standard_normal(16).astype(np.float32),
     )
@@ -112,8 +104,8 @@ def test_epilogue(cores: int) -> None:
 def test_row_values_of_a(m: int, n: int, k: int) -> None:
     """Sums over whole rows of A, which the epilogue uses: each piece would have its own."""
     left, right = signs(1, m, k, dtype=np.float16) + np.float16(0.5), signs(2, k, n)
-    proto = model(
-        """(float16[m, k] a, float[k, n] b) => (float[m, n] y) {
+    proto = parsed(
+        """g (float16[m, k] a, float[k, n] b) => (float[m, n] y) {
             wide = Cast<to = 1>(a) total = ReduceSum(wide, last)
             c = MatMul(wide, b) y = Mul(c, total) }""",
         last=np.array([-1]),
@@ -125,10 +117,10 @@ def test_row_values_of_a(m: int, n: int, k: int) -> None:
 
 def test_one_core_and_many() -> None:
     """The sums are in another order, not of other terms."""
-    text = "(float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }"
+    text = "g (float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }"
     feeds = {"a": signs(1, 4, 16_411), "b": signs(2, 16_411, 16)}
-    alone = list(dvm_graph.optimize(model(text), cores=1).run(feeds))
-    assert_same_bits(run_split(model(text), feeds), alone)
+    alone = list(dvm_graph.optimize(parsed(text), cores=1).run(feeds))
+    assert_same_bits(run_split(parsed(text), feeds), alone)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -137,11 +129,11 @@ def test_narrow_storage(dtype: Any, constant: bool) -> None:
     left, right = signs(1, 4, 20_011, dtype=dtype), signs(2, 20_011, 16, dtype=dtype)
     name = "float16" if dtype is np.float16 else "bfloat16"
     if constant:
-        text = f"({name}[m, 20011] a) => ({name}[m, 16] y) {{ y = MatMul(a, b) }}"
-        proto, feeds = model(text, b=right), {"a": left}
+        text = f"g ({name}[m, 20011] a) => ({name}[m, 16] y) {{ y = MatMul(a, b) }}"
+        proto, feeds = parsed(text, b=right), {"a": left}
     else:
-        text = f"({name}[m, k] a, {name}[k, n] b) => ({name}[m, n] y) {{ y = MatMul(a, b) }}"
-        proto, feeds = model(text), {"a": left, "b": right}
+        text = f"g ({name}[m, k] a, {name}[k, n] b) => ({name}[m, n] y) {{ y = MatMul(a, b) }}"
+        proto, feeds = parsed(text), {"a": left, "b": right}
     expected = (left.astype(np.float64) @ right.astype(np.float64)).astype(dtype)
     np.testing.assert_array_equal(run_split(proto, feeds)[0], expected)
 
@@ -154,11 +146,11 @@ def test_narrow_storage(dtype: Any, constant: bool) -> None:
 def test_rounded_operands(constant: bool, k: int) -> None:
     left, right = signs(1, 4, k), signs(2, k, 16)
     if constant:
-        text = f"(float[m, {k}] a) => (float[m, 16] y) {{ y = MatMul(a, b) }}"
-        proto, feeds = model(text, b=right), {"a": left}
+        text = f"g (float[m, {k}] a) => (float[m, 16] y) {{ y = MatMul(a, b) }}"
+        proto, feeds = parsed(text, b=right), {"a": left}
     else:
-        text = "(float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }"
-        proto, feeds = model(text), {"a": left, "b": right}
+        text = "g (float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }"
+        proto, feeds = parsed(text), {"a": left, "b": right}
     [y] = run_split(proto, feeds, precision="bf16")
     np.testing.assert_array_equal(y, left.astype(np.float64) @ right.astype(np.float64))
 
@@ -166,8 +158,8 @@ def test_rounded_operands(constant: bool, k: int) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float"])
 def test_a_product_that_no_block_of_fits_is_split(dtype: str) -> None:
     """Rows of half types are widened in local memory, all of k; more tiles than cores, so nothing else splits it."""
-    proto = model(
-        f"""({dtype}[a, b, c] x, {dtype}[a, b, c] y) => ({dtype}[a] z) {{
+    proto = parsed(
+        f"""g ({dtype}[a, b, c] x, {dtype}[a, b, c] y) => ({dtype}[a] z) {{
             p = Einsum<equation = "abc,abc->a">(x, y) z = Neg(p)
         }}"""
     )

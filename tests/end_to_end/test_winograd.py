@@ -16,7 +16,7 @@ from dvm_graph.ir import DType
 from dvm_graph.options import Options
 from dvm_graph.pipeline import compile_model
 from dvm_graph.runtime.assemble import assemble
-from tests.end_to_end.reference import Array, assert_all_close, session
+from tests.end_to_end.reference import Array, assert_all_close, assert_same_gaps, session
 
 INSTRUCTION = "m_matmul_transformed_f32"
 
@@ -245,9 +245,7 @@ def test_outliers_stay_in_their_windows(
     far[np.ix_([1], range(64 // groups), [17 + i for i in near], [22 + i for i in near])] = False
     (found,) = mine.run({"x": x})
     assert_all_close([found[far]], [expected[far]], reduction_length=9 * 64)
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-        np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
+    assert_same_gaps(found, expected)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -328,9 +326,7 @@ def test_results_of_huge_weights_come_from_taps(weight: float, groups: int, apar
     (found,), (expected,) = mine.run(feeds), session(model).run(None, feeds)
     others = np.arange(72) != 40
     assert_all_close([found[:, others]], [expected[:, others]], reduction_length=9 * 64)
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-        np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
+    assert_same_gaps(found, expected)
 
 
 @pytest.mark.usefixtures("zen4")

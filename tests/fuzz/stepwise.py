@@ -16,6 +16,7 @@ from onnx import helper
 from tests.fuzz.differences import DIFFERENCES
 from tests.fuzz.documented import RefusedError, Step, fill, shake, turn
 from tests.fuzz.growth import names_read
+from tests.fuzz.straight import without_shape
 
 Session = Callable[[onnx.ModelProto], Callable[[dict[str, Any]], list[Any]]]
 """Makes of a model what runs it."""
@@ -132,7 +133,7 @@ class Stepwise:
     ) -> onnx.ModelProto:
         inputs = [self._port(name, value) for name, value in feeds.items()]
         outputs = [
-            _open_dims(self._types.get(name, onnx.ValueInfoProto(name=name)))
+            without_shape(self._types.get(name, onnx.ValueInfoProto(name=name)))
             for name in node.output
             if name
         ]
@@ -156,10 +157,3 @@ def _bits(array: Any) -> Any:
     """The array, with all NaN alike."""
     wide = np.asarray(array)
     return wide if wide.dtype.kind in "iub" else np.nan_to_num(wide.astype(np.float64), nan=1e300)
-
-
-def _open_dims(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
-    result = onnx.ValueInfoProto.FromString(info.SerializeToString())
-    if result.type.HasField("tensor_type"):
-        result.type.tensor_type.ClearField("shape")
-    return result

@@ -233,7 +233,7 @@ class _Straightened:
             copy.name = names[tensor.name]
             self._constants.append(copy)
         for info in (*body.value_info, *body.output):
-            copy = _untied(info)
+            copy = without_shape(info)
             copy.name = names.get(info.name, info.name)
             self._infos.append(copy)
         self._nodes.extend(_renamed(node, names) for node in body.node)
@@ -291,8 +291,8 @@ def _renamed(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
     return copy
 
 
-def _untied(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
-    """Without a shape: that may be another one every turn."""
+def without_shape(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """As in a loop, where that may be another one every turn."""
     copy = onnx.ValueInfoProto.FromString(info.SerializeToString())
     if copy.type.HasField("tensor_type"):
         copy.type.tensor_type.ClearField("shape")
