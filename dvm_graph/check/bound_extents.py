@@ -86,8 +86,9 @@ def _slice(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
 
 
 def _split(operands: _Operands, arguments: Sequence[int]) -> Sequence[int]:
-    sizes = _numbers(operands, 1)
-    if len(sizes) != arguments[1] or sum(sizes) != _numbers(operands, 0)[arguments[0]]:
+    extent = _numbers(operands, 0)[arguments[0]]
+    sizes = _numbers(operands, 1) or [extent // arguments[1]] * arguments[1]
+    if len(sizes) != arguments[1] or sum(sizes) != extent:
         raise ValueError(f"{sizes} are not the parts")
     return sizes
 

@@ -213,29 +213,36 @@ def split(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     axis = normalize_axis(node, node.attrs.get("axis", 0), x.rank)
     extent = shape_of(x)[axis]
+    count, given = len(node.outputs), operand(operands, 1)
     sizes: Sequence[Dim] | None
-    if operand(operands, 1) is not None:
+    if given is None or given.shape == (0,):
+        starts, sizes = _even_parts(builder, node, extent)
+    else:
         sizes = elements(operands, 1)
         if sizes is None:
-            assume_count(builder, node, operands[1], len(node.outputs))
-            contents = contents_of(builder, required(node, operands, 1))
-            if contents is None:
-                return None
-            given = (shape_operand(builder, x), operands[1])
-            dims = [known(content) for content in contents]
-            sizes = bound_extents(builder, node, given, dims, (axis, len(dims)))
-        if len(sizes) != len(node.outputs):
+            sizes = _bound_sizes(builder, node, x, given, axis)
+        if sizes is None or len(sizes) != count:
             return None
         starts = list(itertools.accumulate(sizes, add, initial=0))
         builder.facts.assume_equal(starts.pop(), extent, f"the parts of {node.name} are the whole")
-    else:
-        starts, sizes = _even_parts(builder, node, extent)
     pairs = zip(starts, sizes, strict=True)
     return [part(builder, x, axis, start, size) for start, size in pairs]
 
 
+def _bound_sizes(
+    builder: Builder, node: Node, x: Value, given: Value, axis: int
+) -> Sequence[Dim] | None:
+    """Sizes that only the run tells; where it gives none, those of equal parts."""
+    if given.rank != 1 or given.dtype is not DType.INT64:
+        return None
+    contents, count = contents_of(builder, given), len(node.outputs)
+    dims = [None] * count if contents is None else [known(content) for content in contents]
+    operands = (shape_operand(builder, x), given)
+    return bound_extents(builder, node, operands, dims, (axis, count))
+
+
 def _even_parts(builder: Builder, node: Node, extent: Dim) -> tuple[list[Dim], list[Dim]]:
-    """Starts and sizes of equal parts; since version 18, the last one may be smaller.
+    """Starts and sizes of equal parts; the last one may be smaller where an attribute says how many they are.
 
     Raises:
         ShapeError: it comes out neither way.
@@ -244,7 +251,7 @@ def _even_parts(builder: Builder, node: Node, extent: Dim) -> tuple[list[Dim], l
     chunk = ceildiv(extent, count)
     *starts, last = [mul(chunk, index) for index in range(count)]
     rest = sub(extent, last)
-    if node.version < 18:
+    if "num_outputs" not in node.attrs:
         builder.facts.assume_equal(rest, chunk, f"{node.name} has {count} equal parts")
     else:
         builder.facts.assume_range(rest, 0, None, f"{node.name} has {count} parts")

@@ -522,6 +522,14 @@ def test_lists_whose_length_follows_from_another_operand(name: str) -> None:
     assert _check(text, feeds, 3).report().vendor_operators == ()
 
 
+@pytest.mark.parametrize("count", ["of_t", 0])
+def test_no_sizes_are_those_of_equal_parts(count: str | int) -> None:
+    text = f"g (float[n, m] x, int64[{count}] t) => (float[a, m] y, float[b, m] z) {{ y, z = Split<axis = 0>(x, t) }}"
+    none = np.zeros(0, np.int64)
+    xs = [np.ones((n, 2), np.float32) * np.arange(n, dtype=np.float32)[:, None] for n in range(5)]
+    assert _check(text, [{"x": x, "t": none} for x in xs], 3).report().vendor_operators == ()
+
+
 def test_nothing_is_repeated_of_an_axis_without_elements() -> None:
     text = 'g (float[n, m] x, int64[4] t) => (float[a, b] y) { y = Pad<mode = "edge">(x, t) }'
     feeds = [

@@ -373,11 +373,11 @@ def test_dims_of_a_target_that_come_out_as_minus_one_take_the_rest(
         np.testing.assert_array_equal(compiled.run({"x": x})[0], expected)
 
 
-@pytest.mark.parametrize("opset", [11, 17, 18])
-def test_parts_are_equal_or_the_last_is_smaller(opset: int) -> None:
-    attrs: dict[str, Any] = {"num_outputs": 4} if opset >= 18 else {}
+@pytest.mark.parametrize("attrs, opset", [({}, 11), ({}, 17), ({}, 18), ({"num_outputs": 4}, 18)])
+def test_parts_are_equal_or_the_last_is_smaller(attrs: dict[str, Any], opset: int) -> None:
     nodes = [helper.make_node("Split", ["x"], ["a", "b", "c", "d"], **attrs)]
-    for extents in ["n", *range(10)]:
+    known = range(10) if attrs or opset < 18 else ()  # else onnxruntime refuses to infer shapes
+    for extents in ["n", *known]:
         inputs = [helper.make_tensor_value_info("x", 1, [extents])]
         outputs = [helper.make_tensor_value_info(name, 1, None) for name in "abcd"]
         graph = helper.make_graph(nodes, "parts", inputs, outputs)

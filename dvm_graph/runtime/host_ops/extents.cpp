@@ -239,13 +239,15 @@ void slice_extents(HostFrame& frame) {
   give_extents(frame, extents);
 }
 
-// Arguments (axis, results); the sizes themselves.
+// Arguments (axis, results); the sizes themselves, where there are none those of equal parts.
 void split_extents(HostFrame& frame) {
-  const Integers shape = integers(frame, 0), sizes = integers(frame, 1);
-  const int64_t extent = shape[frame.axis(0, shape.size())];
-  if (static_cast<int64_t>(sizes.size()) != frame.argument(1)) {
-    refuse(frame, std::to_string(sizes.size()) + " sizes for " + std::to_string(frame.argument(1)) +
-                      " results");
+  const Integers shape = integers(frame, 0);
+  Integers sizes = integers(frame, 1);
+  const int64_t extent = shape[frame.axis(0, shape.size())], results = frame.argument(1);
+  if (sizes.empty()) sizes.assign(results, extent / results);
+  if (static_cast<int64_t>(sizes.size()) != results) {
+    refuse(frame,
+           std::to_string(sizes.size()) + " sizes for " + std::to_string(results) + " results");
   }
   require_nonnegative(frame, sizes, "the sizes");
   Wide total = 0;
