@@ -1,6 +1,7 @@
 // ScatterElements: arguments (axis, reduction); ScatterND: argument (reduction). Reductions: 0
 // none, 1 add, 2 mul, 3 max, 4 min. Elements for one place come there in their order, and a NaN
 // that an element meets in a maximum or minimum gives way to it, as in onnxruntime.
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -116,6 +117,10 @@ void scatter_as(HostFrame& frame, Reduction reduction, const Walk& walk) {
   const auto* const updates = frame.data<T>(2);
   const auto put = [&]<Reduction kind>(std::integral_constant<Reduction, kind>) {
     walk([&](int64_t place, int64_t update, int64_t count = 1) {
+      if (kind == Reduction::none && count > 1) {
+        std::copy_n(updates + update, count, out + place);
+        return;
+      }
       for (int64_t i = 0; i < count; i++) combine<kind>(out[place + i], updates[update + i]);
     });
   };
