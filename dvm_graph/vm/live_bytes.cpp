@@ -43,7 +43,7 @@ class Liveness {
       last_use_[i] = -1;
       uses_[i] = 0;
       for (const int32_t input : node.inputs) {
-        if (input < 0) continue;
+        if (input < 0 || last_use_[input] == static_cast<int16_t>(i)) continue;
         last_use_[input] = static_cast<int16_t>(i);
         ++uses_[input];
       }
