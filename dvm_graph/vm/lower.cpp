@@ -269,6 +269,7 @@ void Lowering::lower_gather(int32_t node) {
   Instruction gather = begin(node, as_stored ? Family::d_gather_stored : Family::d_gather, storage);
   gather.extra[0] = static_cast<uint64_t>(n.axis_stride);
   gather.extra[1] = static_cast<uint64_t>(n.limit);
+  if (streams(nodes_[node].stored_by)) gather.flags |= kStream;
   const TileValue operands[] = {place_for(node, gather.changed_mask != 0),
                                 access_value(n.access, storage), nodes_[n.inputs[0]].value};
   emitter_.elementwise(gather, n.axes, operands, 3, false);

@@ -146,7 +146,8 @@ void gather_handler(Core& core, const uint64_t* words) {
                             tile_at<const S>(core, operand_words(words, 1)),
                             tile_at<const int64_t>(core, operand_words(words, 2)),
                             static_cast<int64_t>(extra[0]),
-                            static_cast<int64_t>(extra[1])};
+                            static_cast<int64_t>(extra[1]),
+                            streams(words)};
   if (gather.index.inner == 0 || e.inner == 1)
     gather.rows(core);
   else

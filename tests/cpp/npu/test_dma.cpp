@@ -231,8 +231,10 @@ void fill_indices(Array<int64_t>& index, const Shape& shape, int64_t limit, Rand
 
 template <class R>
 void test_gather(Machine& machine, Random& random, DType dtype, Family family = Family::d_gather) {
-  const Shape shape = random_shape(random);
-  constexpr int64_t kLimits[] = {13, 13, 40, 150};
+  Shape shape = random_shape(random);
+  if (random.chance(0.05))
+    shape = {1, 2, random.integer(2000, 4200)};  // more than are found at once
+  constexpr int64_t kLimits[] = {13, 13, 40, 150, 3000};
   const int64_t limit = random.pick(kLimits);
   const Strides out_strides = random_output_strides(random, shape);
   Strides view{0, 0, 1};
