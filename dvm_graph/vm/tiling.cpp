@@ -168,8 +168,9 @@ class Tiler {
   }
 
   // Where results go around the caches, memory keeps up the better, the longer their rows.
-  int64_t transposed_tile() const {
-    const int64_t least = std::min(preferred_, target_.first_bytes / kElementBytes);
+  int64_t transposed_tile(int64_t row) const {
+    const int64_t elements = target_.first_bytes / kElementBytes * row / least_row();
+    const int64_t least = std::min(preferred_, elements);
     if (!streams()) return least;
     const int64_t share = volume_of_all() / (kMaxWaves * target_.cores);
     return std::min(std::clamp(share, least, kLongRows * least), largest_);
@@ -210,6 +211,19 @@ class Tiler {
   }
   // Least elements each way of a tile that is read across rows.
   int64_t least_row() const { return kLeastLines * target_.line_bytes / kElementBytes; }
+
+  // The same, as many lines of what is moved, where enough such tiles are left.
+  int64_t least_row_across() const {
+    int64_t widest = 1;
+    for (const NormalNode& node : plan_.nodes) {
+      if (node.op != PlanOp::load_ && node.op != PlanOp::store_) continue;
+      widest = std::max<int64_t>(widest, plan_.accesses[node.access].element_bytes);
+    }
+    int64_t row = std::max(least_row(), kLeastLines * target_.line_bytes / widest);
+    const int64_t most = std::min(preferred_, volume_of_all() / (kMaxWaves * target_.cores));
+    while (row > least_row() && row * row > most) row /= 2;
+    return row;
+  }
 
   int64_t& tile_of(int axis) { return code_.space.axes[axis].tile; }
 
@@ -273,7 +287,7 @@ class Tiler {
     }
     if (std::popcount(across) != 1) return false;
     const int axis = std::countr_zero(across);
-    const int64_t volume = transposed_tile();
+    const int64_t across_row = least_row_across(), volume = transposed_tile(across_row);
     const int64_t high = plan_.extents[axis], wide = plan_.extents[inner];
     if (high < least_row() && tile_of_short_rows(axis, volume)) return true;
     int64_t whole = 1;  // with the axes between them
@@ -284,8 +298,8 @@ class Tiler {
       rank += 1;
     }
     if (whole <= volume && rank <= kMaxTileRank) return false;
-    int64_t side = std::min(high, least_row());
-    const int64_t least = std::max(volume / side, least_row());
+    int64_t side = std::min(high, across_row);
+    const int64_t least = std::max(volume / side, across_row);
     const int64_t row = std::min(wide, align(inner, least, wide));
     const int next = parallel_[parallel_count_ - 2];  // short rows take some of it
     const int64_t rows =

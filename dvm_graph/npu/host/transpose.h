@@ -8,6 +8,8 @@
 namespace dvm::DVM_LEVEL {
 namespace {
 
+constexpr int kShuffledBytes = 16;  // of a vector, which instructions shuffle by themselves
+
 // Lanes of (a, b): where bit `Block` of the lane is clear take a, else b moved up by Block lanes.
 template <int Block, class V, int... I>
 DVM_INLINE V merge_low(V a, V b, std::integer_sequence<int, I...>) {
@@ -35,11 +37,39 @@ DVM_INLINE void transpose_step(V (&rows)[L]) {
   if constexpr (Block > 1) transpose_step<Block / 2>(rows);
 }
 
+// Elements of two vectors in turns, from the lower or the upper halves of each 16 bytes of them.
+template <bool High, class V, int... I>
+DVM_INLINE V interleaved(V a, V b, std::integer_sequence<int, I...>) {
+  constexpr int L = kLanesOf<V>, kPart = kShuffledBytes / sizeof(Element<V>);
+  constexpr int kFirst = High ? kPart / 2 : 0;
+  return __builtin_shufflevector(
+      a, b, (I / kPart * kPart + kFirst + I % kPart / 2 + (I % 2 != 0 ? L : 0))...);
+}
+
+// Blocks whose rows have the 16 bytes within which vectors interleave: log2(L) times, each vector
+// with the one half of them further.
+template <int Steps, class V, int L>
+DVM_INLINE void interleave_step(V (&rows)[L]) {
+  constexpr auto kLane = std::make_integer_sequence<int, kLanesOf<V>>{};
+  V next[L];
+#pragma GCC unroll 64
+  for (int i = 0; i < L / 2; i++) {
+    next[2 * i] = interleaved<false>(rows[i], rows[i + L / 2], kLane);
+    next[2 * i + 1] = interleaved<true>(rows[i], rows[i + L / 2], kLane);
+  }
+#pragma GCC unroll 64
+  for (int i = 0; i < L; i++) rows[i] = next[i];
+  if constexpr (Steps > 2) interleave_step<Steps / 2>(rows);
+}
+
 // Of vectors of more lanes, blocks side by side.
 template <class V, int L>
 DVM_INLINE void transpose_block(V (&rows)[L]) {
   static_assert(kLanesOf<V> % L == 0);
-  if constexpr (L > 1) transpose_step<L / 2>(rows);
+  if constexpr (L > 1 && L * sizeof(Element<V>) == kShuffledBytes)
+    interleave_step<L>(rows);
+  else if constexpr (L > 1)
+    transpose_step<L / 2>(rows);
 }
 
 // Lane i of the result is number i * Few + First of all lanes of `rows`, or, by planes,

@@ -137,12 +137,13 @@ struct WideBlocks {
 #pragma GCC unroll 16
     for (int r = 0; r < L; r++) store_each(to + r * to_stride, L * to_stride, rows[r]);
   }
-  // The rows of kBlocks * L columns, `high` of them, at most L, as vectors for `put`.
+  // The rows of kBlocks * L columns, `high` of them, at most L, as vectors for `put`. `whole`: L
+  // elements can be read of each.
   template <class Columns, class Put>
-  DVM_INLINE static void along_columns(const T* from, const Columns& columns, int64_t high,
-                                       Put put) {
+  DVM_INLINE static void along_columns(const T* from, const Columns& columns, int64_t high, Put put,
+                                       bool whole = false) {
     Rows rows;
-    if (high == L) {
+    if (high == L || whole) {
 #pragma GCC unroll 16
       for (int c = 0; c < L; c++) rows[c] = load_each<false>(from, columns, c, L);
     } else {
@@ -241,37 +242,75 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, cons
   }
 }
 
-// transpose_rows, with whole vectors for most of them.
-template <class T>
-void transpose_wide_rows(T* to, int64_t to_stride, const T* from, const Column& columns,
-                         int64_t rows, int64_t count) {
-  constexpr int L = kBlockLanes<T>;
-  using Wide = WideBlocks<T, L>;
-  constexpr int64_t kLong = kLanes<T>;
+// As many columns of bytes as a vector has lanes, and up to so many rows of each, in whole vectors:
+// what is read and what is written are long runs, however far apart they lie. In between they are
+// put together in a buffer.
+constexpr int kRun = 4;
+template <class T, class Put>
+DVM_INLINE void transpose_runs(const T* from, const Column& columns, int64_t rows, Put put) {
+  constexpr int L = kBlockLanes<T>, kSide = kLanes<T>;
+  alignas(kVectorBytes) T buffer[kRun * kSide * kSide];
   const int64_t stride = columns.stride;
-  const bool by_rows = rows >= kLong;
-  const int64_t high = by_rows ? kLong : L, wide = by_rows ? L : kLong;
-  const int64_t whole_rows = rows / high * high, whole_count = count / wide * wide;
-  for (int64_t c = 0; c < whole_count; c += wide) {
-    for (int64_t r = 0; r < whole_rows; r += high) {
-      T* const corner = to + r * to_stride + c;
-      const T* const first = from + r + c * stride;
-      if (by_rows) {
-        fetch_block(first, L * stride, columns, L);
-        Wide::along_rows(corner, to_stride, first, stride);
-        continue;
-      }
-      Wide::along_columns(first, columns, L, [&](int row, Full<T> v) DVM_LAMBDA_INLINE {
-        store(corner + row * to_stride, v);
-      });
+  for (int c = 0; c < kSide; c += L) {
+    for (int64_t r = 0; r < rows; r += kSide) {
+      fetch_block(from + r + c * stride, L * stride, columns, L);
+      WideBlocks<T, L>::along_rows(buffer + r * kSide + c, kSide, from + r + c * stride, stride);
     }
   }
-  if (whole_rows < rows)
-    transpose_rows(to + whole_rows * to_stride, to_stride, from + whole_rows, columns,
-                   rows - whole_rows, whole_count, false);
-  if (whole_count < count)
-    transpose_rows(to + whole_count, to_stride, from + whole_count * stride, columns, rows,
-                   count - whole_count, false);
+  for (int64_t r = 0; r < rows; r++) put(r, load<Full<T>>(buffer + r * kSide));
+}
+
+// Where the next `step` of them begin: the last ones go over some a second time.
+DVM_INLINE int64_t within(int64_t at, int64_t step, int64_t count) {
+  return lesser(at, count - step);
+}
+
+// transpose_rows, with whole vectors for nearly all of them.
+template <class T>
+void transpose_wide_rows(T* to, int64_t to_stride, const T* from, const Column& columns,
+                         int64_t rows, int64_t count, bool stream) {
+  constexpr int64_t L = kBlockLanes<T>, kSide = kLanes<T>;
+  using Wide = WideBlocks<T, kBlockLanes<T>>;
+  if (count < kSide ? count < L || rows < kSide : rows < 2)
+    return transpose_rows(to, to_stride, from, columns, rows, count, stream);
+  const int64_t stride = columns.stride;
+  const int64_t high = count < kSide ? 0 : rows / kSide * kSide, wide = count / kSide * kSide;
+  stream = stream && to_stride % kVectorBytes == 0 && to_alignment(to, 1) == 0;
+  for (int64_t r = 0; r < high; r += kRun * kSide) {
+    const int64_t run = lesser(high - r, kRun * kSide);
+    for (int64_t c = 0; c < wide; c += kSide) {
+      T* const corner = to + r * to_stride + c;
+      transpose_runs(from + r + c * stride, columns, run,
+                     [&](int64_t row, Full<T> v) DVM_LAMBDA_INLINE {
+                       if (stream)
+                         store_stream(corner + row * to_stride, v);
+                       else
+                         store(corner + row * to_stride, v);
+                     });
+    }
+  }
+  const int64_t long_rows = count < kSide ? rows : high;
+  for (int64_t next = wide; next < count && long_rows > 0; next += L) {
+    const int64_t c = within(next, L, count);
+    for (int64_t first = 0; first < long_rows; first += kSide) {
+      const int64_t r = within(first, kSide, long_rows);
+      fetch_block(from + r + c * stride, L * stride, columns, L);
+      Wide::along_rows(to + r * to_stride + c, to_stride, from + r + c * stride, stride);
+    }
+  }
+  for (int64_t next = long_rows; next < rows; next += L) {
+    const int64_t r = rows < L ? next : within(next, L, rows), left = lesser(rows - r, L);
+    for (int64_t block = 0; block < count; block += kSide) {
+      const int64_t c = within(block, kSide, count);
+      T* const corner = to + r * to_stride + c;
+      // Behind a column that is short lies the next one.
+      const bool is_there = (c + kSide - 1) * stride + r + L <= (count - 1) * stride + rows;
+      Wide::along_columns(
+          from + r + c * stride, columns, left,
+          [&](int row, Full<T> v) DVM_LAMBDA_INLINE { store(corner + row * to_stride, v); },
+          is_there);
+    }
+  }
 }
 
 template <class To, class From, int L>
@@ -346,8 +385,7 @@ DVM_INLINE void transpose_some(To* to, int64_t to_stride, const From* from, cons
                                int64_t rows, int64_t count, bool stream) {
   if constexpr (std::is_same_v<To, From> && sizeof(To) == 1) {
     if constexpr (kLanes<To> > kBlockLanes<To>)
-      if (!stream)  // lines of so large a result would not stay until they are whole
-        return transpose_wide_rows(to, to_stride, from, columns, rows, count);
+      return transpose_wide_rows(to, to_stride, from, columns, rows, count, stream);
   }
   transpose_rows(to, to_stride, from, columns, rows, count, stream);
 }

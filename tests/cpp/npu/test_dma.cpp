@@ -88,6 +88,8 @@ Strides random_view(Random& random, const Shape& shape) {
 Shape random_move_shape(Random& random) {
   if (random.chance(0.2))  // columns that are few by themselves, and go on from plane to plane
     return {random.integer(2, 40), random_extent(random), random.integer(2, 4)};
+  if (random.chance(0.1))  // squares of bytes, as many as make a run, and what is left of them
+    return {1, random.integer(60, 340), random.integer(60, 140)};
   return {random.chance(0.3) ? 3 : 1, random_extent(random), random_extent(random)};
 }
 
