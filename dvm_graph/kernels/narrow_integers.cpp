@@ -159,6 +159,10 @@ class IntegerNarrower {
     return is_narrow(index) && !is_source(plan_.nodes[static_cast<size_t>(index)]);
   }
 
+  bool is_counted(int32_t index) const {
+    return plan_.nodes[static_cast<size_t>(index)].op == PlanOp::iota_;
+  }
+
   bool takes_narrow(size_t reader) const {
     const NormalNode& node = plan_.nodes[reader];
     if (node.op == PlanOp::cast_ || is_computed(static_cast<int32_t>(reader))) return true;
@@ -193,7 +197,10 @@ class IntegerNarrower {
   bool any_use() const {
     for (size_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanOp op = plan_.nodes[i].op;
-      const bool uses = compares(op) ? takes_narrow(i) : is_computed(static_cast<int32_t>(i));
+      const int32_t source = plan_.nodes[i].inputs[0];
+      const bool uses = compares(op)          ? takes_narrow(i)
+                        : op == PlanOp::cast_ ? is_counted(source) && is_narrow(source)
+                                              : is_computed(static_cast<int32_t>(i));
       if (uses) return true;
     }
     return false;
@@ -224,7 +231,7 @@ class IntegerNarrower {
     }
     const int32_t source = node.inputs[0];
     if (node.op == PlanOp::cast_ && range(source) && node.dtype != DType::i64) {
-      const bool exists = !is_source(old(source));
+      const bool exists = !is_source(old(source)) || old(source).op == PlanOp::iota_;
       if (exists && node.dtype == DType::i32) {
         place.wide = narrow(source);
         return;
@@ -269,7 +276,11 @@ class IntegerNarrower {
       fill.immediate = immediate_bits(DType::i32, 0, static_cast<int64_t>(source.immediate));
       return plan_.add(fill);
     }
-    if (source.op == PlanOp::iota_) return cast(wide, source.axes, DType::i32);
+    if (source.op == PlanOp::iota_) {
+      NormalNode iota = source;
+      iota.dtype = DType::i32;
+      return plan_.add(iota);
+    }
     const int32_t from = plan_.nodes[static_cast<size_t>(wide)].inputs[0];
     const bool is_there = plan_.nodes[static_cast<size_t>(from)].dtype == DType::i32;
     return is_there ? from : cast(from, source.axes, DType::i32);

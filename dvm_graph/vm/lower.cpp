@@ -278,7 +278,7 @@ void Lowering::lower_gather(int32_t node) {
 
 void Lowering::lower_iota(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
-  const Instruction iota = begin(node, Family::v_iota, DType::i64);
+  const Instruction iota = begin(node, Family::v_iota, n.dtype);
   const TileValue operands[] = {place_for(node, iota.changed_mask != 0),
                                 access_value(n.access, DType::i64)};
   emitter_.elementwise(iota, n.axes, operands, 2, false);

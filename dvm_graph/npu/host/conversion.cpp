@@ -387,10 +387,11 @@ void cast_handler(Core& core, const uint64_t* words) {
       out, in);
 }
 
+template <class T>
 void iota_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const Tile<int64_t> out = tile_at<int64_t>(core, operand_words(words, 0));
+  const Tile<T> out = tile_at<T>(core, operand_words(words, 0));
   const Tile<int64_t> source = tile_at<int64_t>(core, operand_words(words, 1));
   const auto address = static_cast<uint32_t>(*operand_words(words, 1));
   // A pointer register over no buffer holds the integer itself.
@@ -399,9 +400,9 @@ void iota_handler(Core& core, const uint64_t* words) {
                            : *source.at;
   for (int64_t o = 0; o < e.outer; o++) {
     for (int64_t m = 0; m < e.middle; m++) {
-      int64_t* to = out.at + o * out.outer + m * out.middle;
+      T* to = out.at + o * out.outer + m * out.middle;
       const int64_t first = base + o * source.outer + m * source.middle;
-      for (int64_t i = 0; i < e.inner; i++) to[i] = first + i * source.inner;
+      for (int64_t i = 0; i < e.inner; i++) to[i] = static_cast<T>(first + i * source.inner);
     }
   }
 }
@@ -470,7 +471,7 @@ struct Conversion {
     else if constexpr (Form_ == Form::cast_b8)
       return &cast_handler<CastToB8Row<T>, uint8_t, T>;
     else if constexpr (Form_ == Form::iota)
-      return &iota_handler;
+      return &iota_handler<T>;
     else if constexpr (Form_ == Form::check_index)
       return &check_index_handler;
     else

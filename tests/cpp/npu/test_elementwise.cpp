@@ -255,19 +255,28 @@ void test_quotients(Machine& machine, Random& random, DType dtype) {
   }
 }
 
+template <class T>
+void test_counted(Machine& machine, Random& random, DType dtype) {
+  for (int i = 0; i < 100; i++) {
+    const Shape shape = random_shape(random);
+    Array<T> out(shape, random_output_strides(random, shape));
+    const Strides steps{random.integer(-5, 5), random.integer(-5, 5), random.integer(-5, 5)};
+    const int64_t base = random.integer(-1000, 1000);
+    const std::vector<T> before = out.copy();
+    context =
+        std::string("v_iota ") + name_of(dtype) + " " + describe(shape, {out.strides(), steps});
+    machine.execute(Family::v_iota, dtype, shape,
+                    {out.place(), {reinterpret_cast<std::byte*>(base), steps}});
+    check_output(out, before, shape, [&](T got, int64_t o, int64_t m, int64_t n) {
+      return got == base + steps.at(o, m, n);
+    });
+  }
+}
+
 void test_indices(Machine& machine, Random& random) {
   for (int i = 0; i < 200; i++) {
     const Shape shape = random_shape(random);
     Array<int64_t> out(shape, random_output_strides(random, shape));
-    const Strides steps{random.integer(-5, 5), random.integer(-5, 5), random.integer(-5, 5)};
-    const int64_t base = random.integer(-1000, 1000);
-    std::vector<int64_t> before = out.copy();
-    context = "v_iota " + describe(shape, {out.strides(), steps});
-    machine.execute(Family::v_iota, DType::i64, shape,
-                    {out.place(), {reinterpret_cast<std::byte*>(base), steps}});
-    check_output(out, before, shape, [&](int64_t got, int64_t o, int64_t m, int64_t n) {
-      return got == base + steps.at(o, m, n);
-    });
     Array<int64_t> index(shape, random_input_strides(random, shape));
     constexpr int64_t kLimit = 50;
     const bool broken = index.count() > 0 && shape.count() > 0 && random.chance(0.3);
@@ -275,7 +284,7 @@ void test_indices(Machine& machine, Random& random) {
     const int64_t bad = random.chance(0.5) ? kLimit : -kLimit - 1;
     if (broken) index.at(shape.outer - 1, shape.middle - 1, shape.inner - 1) = bad;
     context = "v_check_index " + describe(shape, {out.strides(), index.strides()});
-    before = out.copy();
+    const std::vector<int64_t> before = out.copy();
     machine.execute(Family::v_check_index, DType::i64, shape, {out.place(), index.place()},
                     {kLimit});
     if (broken) {
@@ -312,6 +321,8 @@ void test_level(const Level& level) {
       if constexpr (!std::is_same_v<T, uint8_t>) test_quotients<T>(machine, random, dtype);
     });
   }
+  test_counted<int32_t>(machine, random, DType::i32);
+  test_counted<int64_t>(machine, random, DType::i64);
   test_indices(machine, random);
 }
 
