@@ -102,28 +102,32 @@ DVM_INLINE uint64_t compared_bits(Full<T> a, Full<T> b) {
 // As many results as bytes of a vector at a time: those of few lanes take as long to spread and to
 // store.
 template <class Op, class T, class A, class B>
-DVM_INLINE void compare_wide_row(uint8_t* out, A in_a, B in_b, int64_t n) {
+DVM_INLINE void compare_wide_row(uint8_t* out, A in_a, B in_b, int64_t n, bool stream) {
   constexpr int L = kLanes<T>, kVectors = kVectorBytes / L;
-  int64_t i = 0;
-  for (; i + kVectorBytes <= n; i += kVectorBytes) {
+  const auto bytes = [](uint64_t bits) DVM_LAMBDA_INLINE {
+    return bits_as<Full<uint8_t>>(_mm512_maskz_set1_epi8(bits, 1));
+  };
+  const auto whole = [&](int64_t i) DVM_LAMBDA_INLINE {
     uint64_t bits = 0;
 #pragma GCC unroll 8
     for (int k = 0; k < kVectors; k++) {
       const int64_t at = i + k * L;
       bits |= compared_bits<Op, T>(in_a.whole(at), in_b.whole(at)) << (k * L);
     }
-    _mm512_storeu_si512(out + i, _mm512_maskz_set1_epi8(bits, 1));
-  }
-  if (i == n) return;
-  uint64_t bits = 0;
-  int64_t at = i;
-  for (; at + L <= n; at += L) {
-    bits |= compared_bits<Op, T>(in_a.whole(at), in_b.whole(at)) << (at - i);
-  }
-  if (at < n) {
-    bits |= compared_bits<Op, T>(in_a.part(at, n - at), in_b.part(at, n - at)) << (at - i);
-  }
-  _mm512_mask_storeu_epi8(out + i, (uint64_t{1} << (n - i)) - 1, _mm512_maskz_set1_epi8(bits, 1));
+    return bytes(bits);
+  };
+  const auto part = [&](int64_t i, int64_t count) DVM_LAMBDA_INLINE {
+    uint64_t bits = 0;
+    int64_t k = 0;
+    for (; k + L <= count; k += L)
+      bits |= compared_bits<Op, T>(in_a.whole(i + k), in_b.whole(i + k)) << k;
+    if (k < count) {
+      const int64_t left = count - k;
+      bits |= compared_bits<Op, T>(in_a.part(i + k, left), in_b.part(i + k, left)) << k;
+    }
+    return bytes(bits);
+  };
+  store_row(out, n, stream, whole, part);
 }
 #endif
 
@@ -138,11 +142,12 @@ DVM_INLINE void test_row(uint8_t* out, const T* in, int64_t n) {
 }
 
 template <class Op, class T, int StrideA, int StrideB>
-DVM_INLINE void compare_row(uint8_t* out, const T* a, const T* b, int64_t n) {
+DVM_INLINE void compare_row(uint8_t* out, const T* a, const T* b, int64_t n,
+                            [[maybe_unused]] bool stream) {
   const Input<T, StrideA> in_a(a);
   const Input<T, StrideB> in_b(b);
 #if defined(DVM_AVX512)
-  if constexpr (sizeof(T) >= 4) return compare_wide_row<Op, T>(out, in_a, in_b, n);
+  if constexpr (sizeof(T) >= 4) return compare_wide_row<Op, T>(out, in_a, in_b, n, stream);
 #endif
   int64_t i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) {
@@ -217,11 +222,13 @@ void compare_handler(Core& core, const uint64_t* words) {
   Tile<const T> a = tile_at<const T>(core, operand_words(words, 1)),
                 b = tile_at<const T>(core, operand_words(words, 2));
   merge_loops(e, out, a, b);
+  const bool stream = streams(words);
   with_strides(a.inner, b.inner, [&](auto stride_a, auto stride_b) {
     for_rows(
         e,
-        [n = e.inner](uint8_t* to, const T* x, const T* y) {
-          compare_row<Op, T, decltype(stride_a)::value, decltype(stride_b)::value>(to, x, y, n);
+        [n = e.inner, stream](uint8_t* to, const T* x, const T* y) {
+          compare_row<Op, T, decltype(stride_a)::value, decltype(stride_b)::value>(to, x, y, n,
+                                                                                   stream);
         },
         out, a, b);
   });
@@ -245,7 +252,7 @@ void select_handler(Core& core, const uint64_t* words) {
           const T* from = *chosen ? x : y;
           const int64_t stride = *chosen ? a.inner : b.inner;
           if (stride == 0)
-            fill_row(to, n, *from);
+            fill_row(to, n, *from, stream);
           else
             convert_row<T, T>(to, from, n, stream);
         },
@@ -265,26 +272,29 @@ void select_handler(Core& core, const uint64_t* words) {
 
 template <class To, class From>
 struct CastRow {
-  DVM_INLINE static void apply(To* to, const From* from, int64_t n) {
-    convert_row<To, From>(to, from, n);
+  DVM_INLINE static void apply(To* to, const From* from, int64_t n, bool stream) {
+    convert_row<To, From>(to, from, n, stream);
   }
 };
 template <class From>
 struct CastToB8Row {
-  DVM_INLINE static void apply(uint8_t* to, const From* from, int64_t n) {
-    compare_row<Compare<Family::v_ne>, From, 1, 0>(to, from, &kZero, n);
+  DVM_INLINE static void apply(uint8_t* to, const From* from, int64_t n, bool stream) {
+    compare_row<Compare<Family::v_ne>, From, 1, 0>(to, from, &kZero, n, stream);
   }
   static constexpr From kZero = 0;
 };
 template <class T, class S>
 struct NarrowRow {
-  DVM_INLINE static void apply(T* to, const T* from, int64_t n) {
+  DVM_INLINE static void apply(T* to, const T* from, int64_t n, bool stream) {
     constexpr int L = kLanes<T>;
     using V = Vec<T, L>;
-    const auto through = [](V v) { return convert_lanes<T, S, L>(convert_lanes<S, T, L>(v)); };
-    int64_t i = 0;
-    for (; i + L <= n; i += L) store(to + i, through(load<V>(from + i)));
-    if (i < n) store_partial(to + i, through(load_partial<V>(from + i, n - i)), n - i);
+    const auto through = [](V v) DVM_LAMBDA_INLINE {
+      return convert_lanes<T, S, L>(convert_lanes<S, T, L>(v));
+    };
+    store_row(
+        to, n, stream, [=](int64_t i) DVM_LAMBDA_INLINE { return through(load<V>(from + i)); },
+        [=](int64_t i, int64_t count)
+            DVM_LAMBDA_INLINE { return through(load_partial<V>(from + i, count)); });
   }
 };
 
@@ -378,11 +388,12 @@ void cast_handler(Core& core, const uint64_t* words) {
   Tile<To> out = tile_at<To>(core, operand_words(words, 0));
   Tile<const From> in = tile_at<const From>(core, operand_words(words, 1));
   merge_loops(e, out, in);
+  const bool repeats = in.inner == 0, stream = streams(words);
   for_rows(
       e,
       [&](To* to, const From* from) {
-        Row::apply(to, from, in.inner == 0 ? 1 : e.inner);
-        if (in.inner == 0) fill_row(to, e.inner, *to);
+        Row::apply(to, from, repeats ? 1 : e.inner, stream && !repeats);
+        if (repeats) fill_row(to, e.inner, *to, stream);
       },
       out, in);
 }

@@ -85,8 +85,11 @@ void move(Move<To, From> x, bool stream) {
       if constexpr (std::is_same_v<To, From>) {
         if (are_short_rows(x)) return move_short_rows(x);
       }
-      for_rows(
-          x.e, [=, n = x.e.inner](To* to, const From* from) { convert_row(to, from, n, stream); },
+      for_streamed_rows(
+          x.e, stream,
+          [n = x.e.inner](To* to, bool streams, const From* from) {
+            convert_row(to, from, n, streams);
+          },
           x.to, x.from);
       return;
     }
@@ -94,10 +97,10 @@ void move(Move<To, From> x, bool stream) {
       if (repeats_few(x)) return repeat_few(x);
       for_rows(
           x.e,
-          [n = x.e.inner](To* to, const From* from) {
+          [n = x.e.inner, stream](To* to, const From* from) {
             const To value = convert_one<To>(*from);
             auto* row = reinterpret_cast<LaneType<To>*>(to);
-            fill_row(row, n, bits_as<LaneType<To>>(value));
+            fill_row(row, n, bits_as<LaneType<To>>(value), stream);
           },
           x.to, x.from);
       return;

@@ -1,6 +1,7 @@
 // Joined instructions (vm/strips.h): a group at a time, or, where groups go over the same rows
 // (vm/row_blocks.h), in turns on a few rows.
 #include "npu/host/flat_rows.h"
+#include "npu/host/streamed_rows.h"
 #include "npu/host/units.h"
 #include "vm/row_blocks.h"
 
@@ -26,6 +27,7 @@ class RowBlocks {
     } while (groups_[count_ - 1].goes_on && count_ < kMostRowGroups);
     choose_block();
     for (int g = 0; g < count_; g++) start(g);
+    choose_streamed();
   }
 
   const uint64_t* run() {
@@ -42,11 +44,14 @@ class RowBlocks {
         if (turn.along) {
           run_along(group, turn, rows);
         } else {
+          const bool streams = streams_ && g == count_ - 1;
+          if (streams) group.places[group.count - 1].out.at = streamed_.next(rows * row_bytes_);
           float* const folded = group.folded.at + at * group.folded.middle;
           turn.run(group, {at, rows, group.extents.inner, folded, turn.lanes}, ahead);
         }
       }
     }
+    if (streams_) streamed_.finish();
     return groups_[count_ - 1].end;
   }
 
@@ -70,6 +75,23 @@ class RowBlocks {
     }
     block_ = greater<int64_t>(kBlockBytes / row_bytes, 1);
     block_ = lesser<int64_t>(block_, kF);
+  }
+
+  // What the last step of the last group streams, if nothing else of it does.
+  void choose_streamed() {
+    Group& group = groups_[count_ - 1];
+    const int last = group.count - 1;
+    for (int s = 0; s < last; s++)
+      if (group.places[s].keep == Keep::stream) return;
+    Place& place = group.places[last];
+    row_bytes_ = group.extents.inner * place.out.inner;
+    streams_ = !turns_[count_ - 1].along && place.keep == Keep::stream &&
+               StreamedRows::suit(place.out.at, row_bytes_, place.out.middle, block_);
+    if (!streams_) return;
+    streamed_.start(place.out.at);
+    place.keep = group.steps[last].keep = Keep::store;
+    place.out.outer = 0;
+    group.streams = false;
   }
 
   void start(int g) {
@@ -146,6 +168,9 @@ class RowBlocks {
   const float* offered_[kMostRowGroups] = {};
   int count_ = 0;
   int64_t rows_ = 0, block_ = 1;
+  StreamedRows streamed_;
+  int64_t row_bytes_ = 0;
+  bool streams_ = false;  // what the last group leaves goes through them
 };
 
 }  // namespace

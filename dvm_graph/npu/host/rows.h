@@ -5,17 +5,17 @@
 // otherwise; scalar forms are auto-vectorised where the level can. Compiled per level: see simd.h.
 #pragma once
 
-#include "npu/host/loops.h"
+#include "npu/host/streamed_rows.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
 
 template <class T>
-DVM_INLINE void fill_row(T* out, int64_t n, T value) {
+DVM_INLINE void fill_row(T* out, int64_t n, T value, bool stream = false) {
   const Full<T> v = splat<Full<T>>(value);
-  int64_t i = 0;
-  for (; i + kLanes<T> <= n; i += kLanes<T>) store(out + i, v);
-  if (i < n) store_partial(out + i, v, n - i);
+  store_row(
+      out, n, stream, [=](int64_t) DVM_LAMBDA_INLINE { return v; },
+      [=](int64_t, int64_t) DVM_LAMBDA_INLINE { return v; });
 }
 
 // Negative indices count from the limit.
@@ -105,7 +105,7 @@ void unary_handler(Core& core, const uint64_t* words) {
         if (broadcast) {
           T value;
           unary_row<Op>(&value, from, 1, false);
-          fill_row(to, e.inner, value);
+          fill_row(to, e.inner, value, stream);
         } else {
           unary_row<Op>(to, from, e.inner, stream);
         }
@@ -124,24 +124,33 @@ void binary_handler(Core& core, const uint64_t* words) {
   const int64_t n = e.inner;
   const bool stream = streams(words);
   if (a.inner != 0 && b.inner != 0) {
-    for_rows(
-        e, [=](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 1>(to, x, y, n, stream); },
+    for_streamed_rows(
+        e, stream,
+        [=](T* to, bool streams, const T* x, const T* y) {
+          binary_row<Op, T, 1, 1>(to, x, y, n, streams);
+        },
         out, a, b);
   } else if (a.inner != 0) {
-    for_rows(
-        e, [=](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 0>(to, x, y, n, stream); },
+    for_streamed_rows(
+        e, stream,
+        [=](T* to, bool streams, const T* x, const T* y) {
+          binary_row<Op, T, 1, 0>(to, x, y, n, streams);
+        },
         out, a, b);
   } else if (b.inner != 0) {
-    for_rows(
-        e, [=](T* to, const T* x, const T* y) { binary_row<Op, T, 0, 1>(to, x, y, n, stream); },
+    for_streamed_rows(
+        e, stream,
+        [=](T* to, bool streams, const T* x, const T* y) {
+          binary_row<Op, T, 0, 1>(to, x, y, n, streams);
+        },
         out, a, b);
   } else {
-    for_rows(
-        e,
-        [n](T* to, const T* x, const T* y) {
+    for_streamed_rows(
+        e, stream,
+        [=](T* to, bool streams, const T* x, const T* y) {
           T value;
           binary_row<Op, T, 1, 1>(&value, x, y, 1, false);
-          fill_row(to, n, value);
+          fill_row(to, n, value, streams);
         },
         out, a, b);
   }
