@@ -75,7 +75,8 @@ def _reshaped_dims(
 def flatten(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     shape, axis = shape_of(x), node.attrs.get("axis", 1)
-    axis = axis + x.rank if axis < 0 else axis
+    if axis != x.rank:  # behind the last one
+        axis = normalize_axis(node, axis, x.rank)
     return [builder.reshape(x, (product(shape[:axis]), product(shape[axis:])))]
 
 

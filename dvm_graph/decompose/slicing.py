@@ -276,6 +276,8 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
     axes = integers(_or_default(operands, 3, range(x.rank)))
     if amounts is None or axes is None:
         return _bound_pad(builder, node, operands)
+    if len(amounts) != 2 * len(axes):
+        return None
     grown: list[tuple[int, Dim, Dim]] = []
     for index, axis in enumerate(distinct_axes(node, axes, x.rank)):
         before, after = amounts[index], amounts[index + len(axes)]

@@ -189,12 +189,12 @@ class _Walk:
     def _led(self, ways: Sequence[_Way], node: Node, operands: Sequence[Value | None]) -> bool:
         """Whether one of the ways leads to the results.
 
-        In a body, what contradicts itself may never run: if it does, the vendor library says so.
+        In a body, what contradicts itself or names an axis too many may never run: if it does, the vendor library says so.
         """
         mark = len(self._graph)
         try:
             return any(self._taken(way, node, operands) for way in ways)
-        except ShapeError:
+        except (ModelError, ShapeError):
             if self._depth == 0:
                 raise
             self._graph.take_back(mark)
@@ -338,14 +338,12 @@ class _Walk:
         *before, whole = nodes
         given = self._operands(whole)
         region = self._branch_of(whole, given)
-        if (
-            region is not None
-        ):  # behind it, nothing would be left that the vendor library could run as it was
+        if region is None:
+            self._apart[whole] = [node]
+        else:  # behind it, nothing would be left that the vendor library could run as it was
             found = self._deduce_body(region, given[1:])
-            return (
-                [*nodes, *behind] if found is not None and not calls_vendor(found.graph) else None
-            )
-        self._apart[whole] = [node]
+            if found is None or calls_vendor(found.graph):
+                return None
         return [*before, whole, *behind]
 
     def _capture(self, region: Graph, captured: Sequence[Value | None]) -> None:

@@ -27,6 +27,8 @@ from dvm_graph.runtime.vendor_session import VendorSession
 
 FAILURES = vendor_failures()
 """What onnxruntime raises on models and inputs that it refuses."""
+_OUT_OF_MEMORY = ("Failed to allocate memory", "bad allocation", "bad_alloc")
+"""It says so then: messages about anything else may name the types of a function, allocators among them."""
 
 
 def make_session(
@@ -115,7 +117,7 @@ class VendorPartition:
                 # What it shares follows from shapes that it deduced, and some are not its operators'.
                 self._reuse = False
                 return self._run(feeds, self._session.renew(), options)
-            if "allocat" in str(error):  # "Failed to allocate memory ...", "bad allocation"
+            if any(words in str(error) for words in _OUT_OF_MEMORY):
                 raise OutOfMemoryError(f"no memory left for {where}: {error}") from error
             raise ExecutionError(f"onnxruntime failed in {where}: {error}") from error
 
