@@ -1,4 +1,5 @@
-"""Operators that are loops of others: SequenceMap, and Scan as it was in opset 8, over a batch of sequences.
+"""Operators that are loops of others: SequenceMap, and Scan as it was in opset 8, over a batch of sequences. And Loops that
+are no more than their turns one after the other.
 
 In: the node and its operands. Out: ONNX nodes for it, a Loop among them, whose body holds that of the node; they read
 the operands, write the node's results and are not added to any graph. Nothing where that does not express it.
@@ -27,6 +28,19 @@ def as_loop(node: Node, operands: Operands, graph: Graph) -> list[Node] | None:
     if node.op == "Scan" and node.version < 9:
         return _of_batch(node, operands, graph)
     return None
+
+
+def few_turns(node: Node, operands: Operands, most: int) -> int:
+    """The turns of a Loop that begins and has a constant number of them, no more than make `most` operators; else 0."""
+    if node.domain or node.op != "Loop" or len(operands) < 2 or len(node.regions) != 1:
+        return 0
+    number, goes_on = operands[:2]
+    if number is None or number.data is None or number.data.size != 1:
+        return 0
+    if goes_on is not None and (goes_on.data is None or not goes_on.data.all()):
+        return 0
+    turns = max(0, int(number.data.item()))
+    return turns if turns * max(1, len(node.regions[0])) <= most else 0
 
 
 class _Turn(Nodes):

@@ -29,7 +29,7 @@ from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.continuations import Behind, Opened, continued
 from dvm_graph.decompose.control import build_control, calls_vendor
 from dvm_graph.decompose.first_turns import first_turn_apart
-from dvm_graph.decompose.loops import as_loop
+from dvm_graph.decompose.loops import as_loop, few_turns
 from dvm_graph.decompose.moved_strings import is_over_strings, over_strings
 from dvm_graph.decompose.moving import moved
 from dvm_graph.decompose.native_operands import computable, given_to
@@ -573,19 +573,6 @@ def _refine(value: Value, deduced: ResultType) -> None:
     elif len(deduced.shape) == value.rank:
         pairs = zip(value.shape, deduced.shape, strict=True)
         value.shape = tuple(known if isinstance(known, int) else dim for known, dim in pairs)
-
-
-def few_turns(node: Node, operands: Sequence[Value | None], most: int) -> int:
-    """The turns of a Loop that begins and has a constant number of them, no more than make `most` operators; else 0."""
-    if node.domain or node.op != "Loop" or len(operands) < 2 or len(node.regions) != 1:
-        return 0
-    number, goes_on = operands[:2]
-    if number is None or number.data is None or number.data.size != 1:
-        return 0
-    if goes_on is not None and (goes_on.data is None or not goes_on.data.all()):
-        return 0
-    turns = max(0, int(number.data.item()))
-    return turns if turns * max(1, len(node.regions[0])) <= most else 0
 
 
 def _is_typed(node: Node, operands: Sequence[Value | None]) -> bool:
