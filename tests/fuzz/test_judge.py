@@ -450,6 +450,7 @@ def test_the_greatest_of_a_region_next_to_what_is_not_finite() -> None:
     assert explained(case, feeds, [mine], theirs) is None
 
 
+@pytest.mark.parametrize("width", [1, 2])
 def test_a_window_of_pads_has_its_place_anywhere(width: int) -> None:
     """And one of elements where the greatest is."""
     case = case_of(

@@ -41,7 +41,6 @@ def test_sums_by_levels_may_overflow_before_they_are_scaled() -> None:
     assert explained(case, {"x": x}, [mine], theirs) is None
 
 
-@pytest.mark.parametrize("width", [1, 2])
 def test_scales_that_a_run_gives_are_lost_where_rows_are_rounded_to_bytes() -> None:
     generator = np.random.default_rng(0)
     words = generator.integers(0, 256, (8, 1, 16), np.uint8)
