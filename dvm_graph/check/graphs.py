@@ -57,11 +57,13 @@ class GraphCheck:
         self._imported: Graph | None = None
         self._facts = Facts()
         self._runs: list[_Run] = []
+        self._taken_out: dict[Value, Node] = {}
 
     def __call__(self, done: Done) -> None:
         if done.name == "import_onnx":
             self._imported = done.result
         elif done.name == "decompose":
+            done.result.taken_out = self._taken_out
             self._begin(done.result, done.facts)
         elif done.name in PASSES:
             subject = self._subject(done.name, "pass")
@@ -148,7 +150,7 @@ class GraphCheck:
         oracle: Oracle,
     ) -> bool:
         """Evaluates the decomposed graph on some numbers. False: an index is out of range."""
-        run = _Run(Extents(extents.symbols), feeds, self._facts)
+        run = _Run(Extents(extents.symbols), feeds, self._facts, self._taken_out)
         for value in graph.inputs:
             run.reference.give(value, boxed(feeds[value.name]))
         try:
@@ -278,8 +280,16 @@ _Memo: TypeAlias = dict[Any, tuple[list[Bounded], list[Bounded]]]
 class _Run:
     """The values of the graph at some extents, stage by stage."""
 
-    def __init__(self, extents: Extents, feeds: Mapping[str, Array], facts: Facts) -> None:
+    def __init__(
+        self,
+        extents: Extents,
+        feeds: Mapping[str, Array],
+        facts: Facts,
+        taken_out: Mapping[Value, Node],
+    ) -> None:
+        """`taken_out`: see `Graph.taken_out`."""
         self.extents, self.feeds, self._facts = extents, feeds, facts
+        self._taken_out = taken_out
         self.reference = Reference(extents, bodies=facts.bodies)
         self.outputs: list[Bounded] = []
         self.changed: tuple[str, ...] = ()
@@ -346,7 +356,7 @@ class _Run:
         settled = self.reference.settled
         self.reference = Reference(self.extents, bodies=self.reference.bodies)
         self.reference.settled = settled
-        self.reference.known = {v: x for v, x in old.items() if v.producer is None}
+        self.reference.known = {v: x for v, x in old.items() if self._producer(v) is None}
         changed: list[Node] = []
         replaced: list[Bounded] | None = None
         for node in nodes:
@@ -378,14 +388,32 @@ class _Run:
         """What a pass took away, with the errors of operators that round."""
         stay = {value for node in nodes for value in node.outputs}
         reference = Reference(self.extents, bodies=self.reference.bodies)
-        reference.known = {
-            value: known
-            for value, known in old.items()
-            if value in stay or value.producer is None or value.producer.is_call
-        }
+        for value, known in old.items():
+            producer = self._producer(value)
+            if value in stay or producer is None or producer.is_call:
+                reference.known[value] = known
         gone = [node for node in self._nodes if not node.is_call and node.output not in stay]
-        reference.run(_with_producers(gone, reference.known))
+        reference.run(self._with_producers(gone, reference.known))
         return [reference.known[node.output] for node in gone]
+
+    def _producer(self, value: Value) -> Node | None:
+        """What makes it, or made it before a pass took that away."""
+        return value.producer or self._taken_out.get(value)
+
+    def _with_producers(self, nodes: Sequence[Node], known: Mapping[Value, Bounded]) -> list[Node]:
+        """Nodes behind those that make what they read, so far as it is not known: a pass may take away what it has made."""
+        ordered: dict[Node, None] = {}
+
+        def add(node: Node) -> None:
+            for value in node.inputs:
+                producer = None if value is None or value in known else self._producer(value)
+                if producer is not None and producer not in ordered:
+                    add(producer)
+            ordered[node] = None
+
+        for node in nodes:
+            add(node)
+        return list(ordered)
 
     def _key(self, node: Node) -> tuple[Any, list[Bounded]]:
         attrs = sorted((name, str(attr)) for name, attr in self.extents.attrs(node).items())
@@ -425,22 +453,6 @@ class _Run:
                 raise problem(f"{value.name} is {list(result.value.shape)} for these numbers")
         if len(self.extents.symbols) > bound and not satisfied(self._facts, self.extents, ()):
             raise ShapeError(f"{self.extents} break what the model assumes")
-
-
-def _with_producers(nodes: Sequence[Node], known: Mapping[Value, Bounded]) -> list[Node]:
-    """Nodes behind those that make what they read, so far as it is not known: a pass may take away what it has made."""
-    ordered: dict[Node, None] = {}
-
-    def add(node: Node) -> None:
-        for value in node.inputs:
-            producer = None if value is None or value in known else value.producer
-            if producer is not None and producer not in ordered:
-                add(producer)
-        ordered[node] = None
-
-    for node in nodes:
-        add(node)
-    return list(ordered)
 
 
 def _live_nodes(graph: Graph) -> list[Node]:

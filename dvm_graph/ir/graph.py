@@ -275,6 +275,8 @@ class Graph:
         """Digests of the files that hold the model's weights, by location; None: nobody asked (`Options.cache`)."""
         self.onnx_operators: dict[str, str] = {}
         """Of the ONNX nodes that this graph was decomposed from, by name."""
+        self.taken_out: dict[Value, Node] | None = None
+        """What made values before it was removed; None: nobody asks."""
         self._nodes: dict[Node, None] = {}
         self._users: dict[Value, dict[Node, int]] = {}
         """How often each node uses a value."""
@@ -486,6 +488,8 @@ class Graph:
         for result in node.outputs:
             if result.producer is node:
                 result.producer = None
+                if self.taken_out is not None:
+                    self.taken_out[result] = node
         self._sorted = None
         del self._nodes[node]
 
