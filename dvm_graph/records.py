@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
     from dataclasses import dataclass
 
-    def record(*, frozen, slots, eq=True):  # noqa: ANN001, ANN201
+    def record(*, frozen, slots, eq=True):  # noqa: ANN001, ANN201 - typed above
         """A dataclass that is hashed by what it holds, unless `eq` is False: what is frozen does not change."""
         assert frozen and slots
         return dataclass(slots=True, eq=eq, unsafe_hash=eq)

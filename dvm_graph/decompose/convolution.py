@@ -15,7 +15,7 @@ from functools import reduce
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import widened
-from dvm_graph.decompose.dequantized_constants import made_for_good
+from dvm_graph.decompose.dequantized_constants import folded_weights
 from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.registry import Operands, Results
 from dvm_graph.decompose.slicing import padded, part
@@ -122,7 +122,7 @@ def _slice_of(builder: Builder, weights: Value, at: int) -> Value:
 
 def widened_weights(builder: Builder, weights: Value) -> Value:
     """Half floats as float32; constants at once, and what is made of constants alone, so that they can be packed."""
-    weights = made_for_good(builder, weights)
+    weights = folded_weights(builder, weights)
     wide = widened(builder, weights)
     if wide is weights or weights.data is None:
         return wide

@@ -34,10 +34,8 @@ class Crop:
         return builder.select(one, middle, several)
 
 
-def crops(builder: Builder, roi: Value | None, order: Sequence[int]) -> dict[int, Crop] | None:
-    """By axis; None: their number is another."""
-    if roi is None or roi.shape != (2 * len(order),):
-        return None
+def crops(builder: Builder, roi: Value, order: Sequence[int]) -> dict[int, Crop]:
+    """By axis: `roi` has where they all begin, and then where they end."""
     ends = [
         scalar_of(builder, part(builder, roi, 0, at, 1), DType.FLOAT32)
         for at in range(2 * len(order))
@@ -53,7 +51,7 @@ def beyond(builder: Builder, position: Value, extent: Dim) -> Value:
     return builder.bitwise_or(before, builder.lt(last, position))
 
 
-def filled(builder: Builder, y: Value, outside: Mapping[int, Value], number: float) -> Value:
+def fill_beyond(builder: Builder, y: Value, outside: Mapping[int, Value], number: float) -> Value:
     """`y` with a number wherever a position is outside along some axis."""
     if not outside:
         return y

@@ -88,7 +88,7 @@ def _block_size(node: Node) -> int:
     return int(node.attrs.get("block_size", 0))
 
 
-def made_for_good(builder: Builder, value: Value) -> Value:
+def folded_weights(builder: Builder, value: Value) -> Value:
     """As a constant, what the vendor library would make of constants at every run; others as they are."""
     node = value.made_by("vendor")
     if node is None or node.attrs["op"] != "DequantizeLinear":

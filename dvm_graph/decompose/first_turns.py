@@ -90,8 +90,7 @@ def _turned(node: Node, most_turns: Value | None, captured: Sequence[Value], gra
     results = [copies.declared(value) for value in node.outputs]
     others = (_from_one_on(node, body, graph),)
     inside.add("Loop", [left, goes_on, *made, *around], results, attrs, others)
-    for each in inside.nodes:
-        region.add(each)
+    inside.settle()
     return copies.finish(results)
 
 
@@ -102,8 +101,7 @@ def _as_given(node: Node, states: int, captured: Sequence[Value], graph: Graph) 
     copies.capture(captured)
     inside = Nodes(node, region)
     results = [inside.op("Identity", copies.read(value)) for value in node.inputs[2 : 2 + states]]
-    for each in inside.nodes:
-        region.add(each)
+    inside.settle()
     return copies.finish(results)
 
 
@@ -116,8 +114,7 @@ def _from_one_on(node: Node, body: Graph, graph: Graph) -> Graph:
     given = list(region.inputs)
     if body.users(body.inputs[0]) or body.is_output(body.inputs[0]):
         given[0] = inside.op("Add", given[0], inside.constant(np.int64(1)))
-    for each in inside.nodes:
-        region.add(each)
+    inside.settle()
     return copies.finish(_run(body, given, copies))
 
 

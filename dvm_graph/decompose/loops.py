@@ -65,8 +65,7 @@ class _Turn(Nodes):
         inside = [value for value in self.read if value is not None]
         outside = [value for value in self._captured if value is not None]
         self.graph.inputs = [self.number, self._goes_on, *self.states, *inside]
-        for node in self.nodes:
-            self.graph.add(node)
+        self.settle()
         self.graph.outputs = [self._goes_on, *results]
         self.graph.output_names = tuple(value.name for value in self.graph.outputs)
         attrs = {"regions": ("body",), "captures": tuple(value.name for value in outside)}

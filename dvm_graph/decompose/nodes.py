@@ -26,6 +26,11 @@ class Nodes:
     def constant(self, number: Any) -> Value:
         return self.graph.constant(np.array(number), f"{self.about.name}.constant")
 
+    def settle(self) -> None:
+        """Adds the nodes to the graph."""
+        for node in self.nodes:
+            self.graph.add(node)
+
     def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
         (result,) = self.add(op, inputs, [self.value(op)], attrs)
         return result

@@ -23,7 +23,7 @@ from dvm_graph.decompose.arithmetic import (
     shifted,
     widened,
 )
-from dvm_graph.decompose.cropping import Crop, beyond, crops, filled
+from dvm_graph.decompose.cropping import Crop, beyond, crops, fill_beyond
 from dvm_graph.decompose.extents import (
     assume_count,
     bound_extents,
@@ -135,7 +135,7 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
         for at, axis in axes.items()
         if axis.crop is not None
     }
-    y = builder.cast(filled(builder, y, outside, sampling.beyond), x.dtype)
+    y = builder.cast(fill_beyond(builder, y, outside, sampling.beyond), x.dtype)
     return [y if stays else channels_first(builder, y, x.rank)]
 
 
@@ -234,17 +234,23 @@ def _axes(
         and not (resized.scale is None and facts.same(resized.size, resized.extent))
     }
     if sampling.transform == _CROP:
-        return _cropped(builder, operands, order, changed)
+        return _cropped(builder, node, operands, order, changed)
     return changed if _never_stay(builder, changed.values()) else _staying(builder, changed)
 
 
 def _cropped(
-    builder: Builder, operands: Operands, order: Sequence[int], axes: Mapping[int, _Axis]
+    builder: Builder,
+    node: Node,
+    operands: Operands,
+    order: Sequence[int],
+    axes: Mapping[int, _Axis],
 ) -> dict[int, _Axis] | None:
     """The same with the parts that they are resized of. As in onnxruntime, one that is scaled by 1 has all of it."""
-    parts = crops(builder, operand(operands, 1), order)
-    if parts is None:
+    roi = operand(operands, 1)
+    assume_count(builder, node, roi, 2 * len(order))
+    if roi is None or not _are(builder, roi, 2 * len(order)):
         return None
+    parts = crops(builder, roi, order)
     found = _staying(builder, axes)
     for at, axis in found.items():
         stays = axis.stays

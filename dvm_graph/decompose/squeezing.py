@@ -76,7 +76,6 @@ def _region(around: Nodes, x: Value, open_: Sequence[int], gone: Sequence[int]) 
     given, result = Value(inside.graph.unique_name(x.name), x.dtype), inside.value("squeezed")
     _branch(inside, given, open_, gone, result)
     inside.graph.inputs = [given]
-    for node in inside.nodes:
-        inside.graph.add(node)
+    inside.settle()
     inside.graph.outputs, inside.graph.output_names = [result], (result.name,)
     return inside.graph

@@ -49,6 +49,18 @@ TURNS = ("often", "once", "never", "m", '""')
 GOES_ON = ("true", "false", "c", '""')
 
 
+def loop(body: str, *, turns: str = "often", goes_on: str = "true", collects: bool = False) -> str:
+    """`collects`: the body's `row`, as the last result."""
+    return LOOP.format(
+        outputs=", float[r, b, h] all" if collects else "",
+        results=", all" if collects else "",
+        made=", float[b, h] row" if collects else "",
+        turns=turns,
+        goes_on=goes_on,
+        body=body,
+    )
+
+
 def check(text: str, opset: int = 17) -> dvm_graph.Model:
     model, reference = dvm_graph.optimize(parse(text, opset)), session(parse(text, opset))
     generator = np.random.default_rng(1)
@@ -72,48 +84,27 @@ def check(text: str, opset: int = 17) -> dvm_graph.Model:
 @pytest.mark.parametrize("turns", TURNS)
 @pytest.mark.parametrize("goes_on", GOES_ON)
 def test_states_that_the_first_turn_gives_their_rank(body: str, turns: str, goes_on: str) -> None:
-    text = LOOP.format(
-        outputs="", results="", turns=turns, goes_on=goes_on, made="", body=BODIES[body]
-    )
-    model = check(text)
+    model = check(loop(BODIES[body], turns=turns, goes_on=goes_on))
     assert model.report().vendor_operators == ()
 
 
 def test_numbers_of_turns_with_an_axis() -> None:
-    text = LOOP.format(
-        outputs="",
-        results="",
-        turns="often",
-        goes_on="c",
-        made="",
-        body="two = Concat<axis = 0>(i, i) f = Cast<to = 1>(two) s = ReduceSum<keepdims = 0>(f) "
-        "v2 = Add(w, s) u2 = Identity(u) w2 = Add(w, w)",
-    ).replace("int64 i,", "int64[1] i,")
+    body = (
+        "two = Concat<axis = 0>(i, i) f = Cast<to = 1>(two) s = ReduceSum<keepdims = 0>(f) "
+        "v2 = Add(w, s) u2 = Identity(u) w2 = Add(w, w)"
+    )
+    text = loop(body, goes_on="c").replace("int64 i,", "int64[1] i,")
     assert check(text).report().vendor_operators == ()
 
 
 def test_loops_that_collect_rows_are_for_the_vendor_library() -> None:
-    text = LOOP.format(
-        outputs=", float[r, b, h] all",
-        results=", all",
-        turns="often",
-        goes_on="true",
-        made=", float[b, h] row",
-        body=BODIES["turns read them"] + " row = Sin(v2)",
-    )
+    text = loop(BODIES["turns read them"] + " row = Sin(v2)", collects=True)
     assert any(name.startswith("Loop") for name in check(text).report().vendor_operators)
 
 
 def test_a_rank_that_grows_with_every_turn_is_for_the_vendor_library() -> None:
-    text = LOOP.format(
-        outputs="",
-        results="",
-        turns="often",
-        goes_on="true",
-        made="",
-        body="zero = Constant<value_ints = [0]>() v2 = Unsqueeze(v, zero) u2 = Identity(u) w2 = Add(w, w)",
-    )
-    model = check(text)
+    body = "zero = Constant<value_ints = [0]>() v2 = Unsqueeze(v, zero) u2 = Identity(u) w2 = Add(w, w)"
+    model = check(loop(body))
     assert any(name.startswith("Loop") for name in model.report().vendor_operators)
 
 

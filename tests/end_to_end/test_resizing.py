@@ -406,7 +406,8 @@ def parts_model(mode: str, rounding: str, by: str, constant: bool) -> onnx.Model
     if constant:
         resized.graph.initializer.append(numpy_helper.from_array(roi(PARTS[1]), "roi"))
     else:
-        given = helper.make_tensor_value_info("roi", onnx.TensorProto.FLOAT, [8])
+        count = 8 if by == "sizes" else "nobody says how many"
+        given = helper.make_tensor_value_info("roi", onnx.TensorProto.FLOAT, [count])
         resized.graph.input.append(given)
     return resized
 

@@ -237,11 +237,12 @@ void test_gather(Machine& machine, Random& random, DType dtype, Family family = 
   if (random.chance(0.05))
     shape = {1, 2, random.integer(2000, 4200)};  // more than are found at once
   constexpr int64_t kLimits[] = {13, 13, 40, 150, 3000};
-  const int64_t limit = random.pick(kLimits);
+  const bool is_far = random.chance(0.05);  // elements further apart than 32 bits count
+  const int64_t limit = is_far ? 1 : random.pick(kLimits);
   const Strides out_strides = random_output_strides(random, shape);
   Strides view{0, 0, 1};
-  int64_t axis_stride = shape.inner;
-  if (random.chance(0.3)) view = {0, 0, limit}, axis_stride = 1;
+  int64_t axis_stride = is_far ? int64_t{1} << 31 : shape.inner;
+  if (!is_far && random.chance(0.3)) view = {0, 0, limit}, axis_stride = 1;
   const Shape table{limit, 1, shape.inner};
   Storage from(dtype, table, {axis_stride, 0, view.inner});
   from.fill_random(random);
