@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.errors import DvmError, InputError, UnsupportedError
 from dvm_graph.feeds import random_feeds
-from dvm_graph.process import load_onnxruntime, vendor_failures
+from dvm_graph.process import load_onnxruntime, vendor_failures, vendor_session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -285,7 +285,7 @@ def reference_session(
     else:
         model = str(Path(source))
     try:
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return vendor_session()(model, options, providers=["CPUExecutionProvider"])
     except vendor_failures() as error:
         raise UnsupportedError(f"onnxruntime does not run this model: {error}") from error
 

@@ -13,6 +13,7 @@ import pytest
 from onnx import parser
 
 import dvm_graph
+from dvm_graph.comparison import reference_session
 from tests.tolerances import assert_close
 
 Array = np.ndarray[Any, Any]
@@ -48,6 +49,18 @@ def _expected(feeds: dict[str, Array]) -> list[Array]:
 def _check(results: list[Array], feeds: dict[str, Array]) -> None:
     for result, expected in zip(results, _expected(feeds), strict=True):
         assert_close(result, expected)
+
+
+def test_in_the_place_of_onnxruntimes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vendor operators and references are onnxruntime's own sessions still."""
+    matrices = np.random.default_rng(0).standard_normal((2, 3, 3)).astype(np.float32)
+    model = parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 20]> g (float[n, 3, 3] x) => (float[n] y) { y = Det(x) }"""
+    ).SerializeToString()
+    monkeypatch.setattr(onnxruntime, "InferenceSession", dvm_graph.InferenceSession)
+    (result,) = onnxruntime.InferenceSession(model).run(None, {"x": matrices})
+    np.testing.assert_allclose(result, np.linalg.det(matrices), rtol=1e-5)
+    assert not isinstance(reference_session(model), dvm_graph.InferenceSession)
 
 
 @sessions

@@ -27,7 +27,7 @@ from onnx import helper
 from dvm_graph.errors import UnsupportedError
 from dvm_graph.import_.types import read_type
 from dvm_graph.ir import Graph, ModelMetadata, Node, Value
-from dvm_graph.process import load_onnxruntime, vendor_failures
+from dvm_graph.process import load_onnxruntime, vendor_failures, vendor_session
 
 if TYPE_CHECKING:
     from dvm_graph.import_.loading import Source
@@ -290,7 +290,7 @@ def _session(model: str | bytes, *, optimise: bool) -> Any:
     options.intra_op_num_threads = 1
     options.log_severity_level = 4  # failures are raised
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return vendor_session()(model, options, providers=["CPUExecutionProvider"])
     except vendor_failures() as error:
         raise UnsupportedError(f"onnxruntime refuses it: {error}") from error
 

@@ -8,10 +8,14 @@ made that Python does not make again, and everything that needs them would fail 
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 from dvm_graph.errors import OutOfMemoryError
 from dvm_graph.process.aside import call_aside, in_main_thread
 from dvm_graph.process.collector import made_for_good
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 _LOADED: set[str] = set()
 
@@ -24,6 +28,15 @@ def load_onnxruntime() -> None:
 def load_compiler() -> None:
     """Makes imports of the compiler's rooms mere look-ups."""
     load_module("dvm_graph.rescue")
+
+
+def vendor_session() -> type[onnxruntime.InferenceSession]:
+    """The class of onnxruntime's own sessions, also where a program put another one in its place, ours perhaps."""
+    load_onnxruntime()
+    from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession
+
+    own: type[onnxruntime.InferenceSession] = InferenceSession
+    return own
 
 
 def vendor_failures() -> tuple[type[Exception], ...]:

@@ -18,7 +18,7 @@ import onnxruntime
 
 from dvm_graph.errors import CancelledError, ExecutionError, OutOfMemoryError
 from dvm_graph.ir import DType
-from dvm_graph.process import call_aside, in_main_thread, vendor_failures
+from dvm_graph.process import call_aside, in_main_thread, vendor_failures, vendor_session
 from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.ort_values import FOREIGN, ElementType, from_ort, to_ort
 from dvm_graph.runtime.run_options import RunOptions
@@ -55,7 +55,7 @@ def make_session(
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(threads.spin)))
 
     def make() -> onnxruntime.InferenceSession:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return vendor_session()(model, options, providers=["CPUExecutionProvider"])
 
     if in_main_thread():  # a handler may end it, be it long
         return call_aside(make, lambda: options.set_load_cancellation_flag(True))
