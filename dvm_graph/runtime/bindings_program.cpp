@@ -84,6 +84,15 @@ void bind_profile(nb::module_& module) {
       .def_ro("host", &RunProfile::host);
 }
 
+// A tensor where an array lies.
+Tensor tensor_over(nb::handle object, const ModelValue& value, std::vector<ArrayView>& arrays) {
+  ArrayView& array = arrays.emplace_back();
+  if (!array.open(object)) {
+    throw InputError(value.name + " is no contiguous array of a supported dtype");
+  }
+  return array.tensor(value.dtype);
+}
+
 // As keys are, which most dicts find by where they lie.
 nb::object interned(const std::string& name) {
   const auto bytes = static_cast<Py_ssize_t>(name.size());
@@ -153,7 +162,7 @@ nb::list PyProgram::run(const nb::list& inputs, const nb::list& given, RunStatis
                         const StopFlag* stop, nb::handle options) {
   std::vector<ArrayView> arrays;
   arrays.reserve(inputs.size());
-  const std::vector<Tensor> feeds = tensors(inputs, executor_->model().inputs, arrays);
+  const std::vector<Tensor> feeds = feeds_of(inputs, arrays);
   return run_tensors(feeds, given, record, stop, options);
 }
 
@@ -198,7 +207,7 @@ nb::list PyProgram::run_tensors(std::span<const Tensor> feeds, const nb::list& g
   const std::vector<uint32_t>& outputs = executor_->model().outputs;
   std::vector<ArrayView> arrays;
   arrays.reserve(given.size());
-  const std::vector<Tensor> targets = tensors(given, outputs, arrays);
+  const std::vector<Tensor> targets = targets_of(given, arrays);
   std::vector<Tensor> results;
   void* const context = options.is_none() ? nullptr : options.ptr();
   try {
@@ -225,7 +234,7 @@ std::map<std::string, int64_t> PyProgram::bind(const nb::list& inputs) {
   const Call call;
   std::vector<ArrayView> arrays;
   arrays.reserve(inputs.size());
-  const std::vector<Tensor> feeds = tensors(inputs, executor_->model().inputs, arrays);
+  const std::vector<Tensor> feeds = feeds_of(inputs, arrays);
   const nb::gil_scoped_release unlock;
   return executor_->bind(feeds);
 }
@@ -293,24 +302,32 @@ bool PyProgram::run_once(std::span<const Tensor> feeds, std::span<const Tensor> 
   }
 }
 
-std::vector<Tensor> PyProgram::tensors(const nb::list& objects, const std::vector<uint32_t>& values,
-                                       std::vector<ArrayView>& arrays) const {
-  std::vector<Tensor> tensors(values.size());
-  for (size_t i = 0; i < std::min(objects.size(), values.size()); i++) {
-    const ModelValue& value = executor_->model().values[values[i]];
+std::vector<Tensor> PyProgram::feeds_of(const nb::list& objects,
+                                        std::vector<ArrayView>& arrays) const {
+  const Model& model = executor_->model();
+  std::vector<Tensor> feeds(model.inputs.size());
+  for (size_t i = 0; i < std::min(objects.size(), feeds.size()); i++) {
+    const ModelValue& value = model.values[model.inputs[i]];
     nb::object object = nb::borrow(objects[i]);
-    if (value.opaque) {
-      tensors[i] = value_keeping(std::move(object));
-      continue;
+    if (value.opaque) {  // of which None is one
+      feeds[i] = value_keeping(std::move(object));
+    } else if (!object.is_none()) {
+      feeds[i] = tensor_over(object, value, arrays);
     }
-    if (object.is_none()) continue;
-    ArrayView& array = arrays.emplace_back();
-    if (!array.open(object)) {
-      throw InputError(value.name + " is no contiguous array of a supported dtype");
-    }
-    tensors[i] = array.tensor(value.dtype);
   }
-  return tensors;
+  return feeds;
+}
+
+std::vector<Tensor> PyProgram::targets_of(const nb::list& objects,
+                                          std::vector<ArrayView>& arrays) const {
+  const Model& model = executor_->model();
+  std::vector<Tensor> targets(model.outputs.size());
+  for (size_t i = 0; i < std::min(objects.size(), targets.size()); i++) {
+    const nb::object object = nb::borrow(objects[i]);
+    if (object.is_none()) continue;
+    targets[i] = tensor_over(object, model.values[model.outputs[i]], arrays);
+  }
+  return targets;
 }
 
 void bind_program(nb::module_& module) {

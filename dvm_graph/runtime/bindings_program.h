@@ -95,8 +95,10 @@ class PyProgram {
   // False: Ctrl-C ended the run, and its handler has nothing against another one.
   bool run_once(std::span<const Tensor> feeds, std::span<const Tensor> targets, RunRequest request,
                 RunStatistics* record, const StopFlag* stop, std::vector<Tensor>& results);
-  std::vector<Tensor> tensors(const nb::list& objects, const std::vector<uint32_t>& values,
-                              std::vector<ArrayView>& arrays) const;
+  // `arrays` keep what the tensors lie in.
+  std::vector<Tensor> feeds_of(const nb::list& objects, std::vector<ArrayView>& arrays) const;
+  // None: absent.
+  std::vector<Tensor> targets_of(const nb::list& objects, std::vector<ArrayView>& arrays) const;
 
   const std::shared_ptr<Executor> executor_;
   std::vector<nb::object> constants_;  // keep the memory of constants alive

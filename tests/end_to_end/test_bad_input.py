@@ -174,6 +174,19 @@ def test_results_are_written_into_given_outputs(model: dvm_graph.Model) -> None:
     assert_same_bits([array], expected[:1])
 
 
+def test_strings_beside_a_given_output() -> None:
+    model = dvm_graph.optimize(
+        model_from_text(
+            "g (float[n] x, string[n] s) => (string[n] t, float[n] y) { t = Identity(s) y = Neg(x) }"
+        )
+    )
+    feeds = {"x": np.arange(3, dtype=np.float32), "s": np.array(["a", "b", ""], object)}
+    array = np.empty(3, np.float32)
+    words, _ = model.run(feeds, outputs={"y": array})
+    np.testing.assert_array_equal(words, feeds["s"])
+    np.testing.assert_array_equal(array, -feeds["x"])
+
+
 def test_outputs_keep_their_names() -> None:
     """Whatever passes make of the values: moved on, divided late, the same one twice, an input."""
     model = dvm_graph.optimize(

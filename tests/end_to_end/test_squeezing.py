@@ -140,3 +140,14 @@ def test_a_branch_that_contradicts_itself_is_refused_when_it_is_taken(op: str) -
     assert ", 0 vendor operators" in str(model.report())  # of that of several rows
     with pytest.raises(ExecutionError, match=f"onnxruntime failed in .*{op.split()[0]}"):
         model.run({"x": normal(1, 7, 1)})
+
+
+def test_beside_a_result_that_is_written_into_an_array() -> None:
+    proto = parse(
+        "g (float[m, n] x) => (float[i] s, float[m, n] y) { s = Squeeze(x) y = Neg(x) }", 17
+    )
+    x = np.arange(3, dtype=np.float32).reshape(1, 3)
+    given = np.empty_like(x)
+    s, _ = dvm_graph.optimize(_of_any_rank(proto)).run({"x": x}, outputs={"y": given})
+    np.testing.assert_array_equal(s, x[0])
+    np.testing.assert_array_equal(given, -x)
