@@ -72,6 +72,14 @@ class Extents:
     def dims(self, dims: Iterable[Dim]) -> tuple[int, ...]:
         return tuple(self.dim(dim) for dim in dims)
 
+    def slots(self, table: DimTable) -> list[int]:
+        """The value of every slot.
+
+        Raises:
+            ShapeError: one divides by 0.
+        """
+        return evaluate(table, [self.symbols[symbol] for symbol in table.symbols])
+
     def attrs(self, node: Node) -> dict[str, Any]:
         """The attributes of a basic operator as numbers."""
         return {name: self._number(attr) for name, attr in node.attrs.items()}
@@ -88,16 +96,17 @@ def choose_extents(
     count: int,
     seed: int,
     shapes: Sequence[Sequence[Dim]] = (),
+    table: DimTable | None = None,
 ) -> list[Extents]:
     """Up to `count` assignments; none: no small numbers satisfy what the model assumes.
 
-    Dims of `shapes` have to have a value, too, and none below 0. Extents at which a shape has many elements
+    Dims of `shapes` have to have a value, too, and none below 0; those of a `table` any value. Extents at which a shape has many elements
     are taken only where there are no others, and then the least of them, unless memory is not to be had for that.
     """
     chosen: list[Extents] = []
     spare: tuple[int, Extents] | None = None
     keys = set()
-    conditions = _Conditions(facts, symbols, [dim for shape in shapes for dim in shape])
+    conditions = _Conditions(facts, symbols, [dim for shape in shapes for dim in shape], table)
     for draw in _draws(len(conditions.free), seed):
         extents = conditions.complete(draw)
         if extents is None or tuple(extents.symbols.values()) in keys:
@@ -114,10 +123,13 @@ def choose_extents(
 
 
 def larger_extents(
-    facts: Facts, symbols: Sequence[Any], shapes: Sequence[Sequence[Dim]] = ()
+    facts: Facts,
+    symbols: Sequence[Any],
+    shapes: Sequence[Sequence[Dim]] = (),
+    table: DimTable | None = None,
 ) -> list[Extents]:
     """Assignments from large to small, each symbol in turn the largest; none of small extents are among them."""
-    conditions = _Conditions(facts, symbols, [dim for shape in shapes for dim in shape])
+    conditions = _Conditions(facts, symbols, [dim for shape in shapes for dim in shape], table)
     chosen = []
     free = len(conditions.free)
     for at, extent in enumerate(_DESCENDING[:-3]):
@@ -177,7 +189,13 @@ def satisfied(facts: Facts, extents: Extents, dims: Sequence[Dim]) -> bool:
 class _Conditions:
     """What an assignment has to satisfy."""
 
-    def __init__(self, facts: Facts, symbols: Sequence[Any], dims: Sequence[Dim]) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        symbols: Sequence[Any],
+        dims: Sequence[Dim],
+        known: DimTable | None = None,
+    ) -> None:
         self._symbols = list(dict.fromkeys(symbols))
         derived = {s: facts.canonical(s) for s in self._symbols}
         used = [other for dim in derived.values() for other in symbols_of(dim)]
@@ -192,6 +210,7 @@ class _Conditions:
         checks = (*facts.conditions(), *_broadcasts(dims))
         self._checks = [self._table.condition(check) for check in checks]
         self._dims = [self._table.slot(dim) for dim in dims]
+        self._known = known
 
     def complete(self, draw: Sequence[int]) -> Extents | None:
         """The extents that follow from those of the free symbols; None: they contradict something."""
@@ -207,4 +226,15 @@ class _Conditions:
                 return None
         if any(values[slot] < 0 for slot in self._dims):
             return None
-        return Extents(extents) if all(values[slot] for slot in self._checks) else None
+        if not all(values[slot] for slot in self._checks):
+            return None
+        result = Extents(extents)
+        return result if self._known is None or _has_values(result, self._known) else None
+
+
+def _has_values(extents: Extents, table: DimTable) -> bool:
+    try:
+        extents.slots(table)
+    except ShapeError:
+        return False
+    return True

@@ -48,7 +48,6 @@ from dvm_graph.kernels.plan import (
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled
 from dvm_graph.runtime.assemble import assemble
-from dvm_graph.symbolic import evaluate
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -67,8 +66,9 @@ def check_kernels(
     """Runs every distinct kernel of the plan, at larger extents, too, if asked to."""
     dims = compiled.plan.dims
     shapes = list(dict.fromkeys(value.shape for value in compiled.graph.values() if value.shape))
-    extents = choose_extents(compiled.facts, list(dims.symbols), 6, seed, shapes)
-    large = larger_extents(compiled.facts, list(dims.symbols), shapes) if larger else []
+    symbols = list(dims.symbols)
+    extents = choose_extents(compiled.facts, symbols, 6, seed, shapes, dims)
+    large = larger_extents(compiled.facts, symbols, shapes, dims) if larger else []
     places = Places(compiled)
     options = replace(options, dim_hints={}, dump="")
     seen: dict[Any, list[Subject]] = {}
@@ -329,8 +329,7 @@ class _KernelCheck:
                 return
 
     def _slots(self, extents: Extents) -> list[int]:
-        dims, known = self._compiled.plan.dims, extents.symbols
-        return evaluate(dims, [known[symbol] for symbol in dims.symbols])
+        return extents.slots(self._compiled.plan.dims)
 
     def _guard_holds(self, slots: Sequence[int]) -> bool:
         return self._call.guard == NO_SLOT or bool(slots[self._call.guard])

@@ -35,6 +35,14 @@ def test_models_are_what_they_mean(name: str) -> None:
     )
 
 
+def test_extents_that_shape_arithmetic_divides_by_are_not_0() -> None:
+    text = """g (float[n] x) => (int64[1] y) <int64[1] k = {12}>
+    { s = Shape(x) y = Div(k, s) }"""
+    report = validate(model_from_text(text))
+    assert report.findings == []
+    assert [s.skipped for s in report.subjects if s.kind == "kernel"] == [""]
+
+
 def test_equal_kernels_are_checked_once() -> None:
     report = validate(tiny_path("bert"))
     assert max(subject.copies for subject in report.subjects) > 1
