@@ -265,3 +265,8 @@ class Array:
     __pos__ = _unary("positive")
     __abs__ = _unary("abs")
     __invert__ = _unary("bitwise_invert")
+
+
+def another(x: Array) -> Array:
+    """An array of the same elements; what is assigned to the one, the other does not see."""
+    return Array(x._value, x._host)

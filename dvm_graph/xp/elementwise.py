@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from dvm_graph.xp.array import Array, Operand
+from dvm_graph.xp.array import Array, Operand, another
 from dvm_graph.xp.buffer import OnHost, append, lazy
 from dvm_graph.xp.dtypes import bool as boolean
 from dvm_graph.xp.dtypes import float64
@@ -46,7 +46,7 @@ def _to_whole(name: str, op: str) -> Unary:
 
     def function(x: Array, /) -> Array:
         x = as_array(x)
-        return x if x.dtype.kind in "iu" else append(op, (x,))
+        return another(x) if x.dtype.kind in "iu" else append(op, (x,))
 
     return _named(function, name)
 
@@ -116,7 +116,7 @@ logical_xor = _logical("logical_xor", "bitwise_xor")
 
 @lazy
 def abs(x: Array, /) -> Array:
-    return x if x.dtype.kind == "u" else append("abs", (x,))
+    return another(x) if x.dtype.kind == "u" else append("abs", (x,))
 
 
 @lazy
@@ -195,9 +195,8 @@ def floor_divide(x1: Operand, x2: Operand, /) -> Array:
 
 @lazy
 def clip(x: Array, /, min: Operand | None = None, max: Operand | None = None) -> Array:
-    if min is not None:
-        x = maximum(x, min)
-    return x if max is None else minimum(x, max)
+    low = another(x) if min is None else maximum(x, min)
+    return low if max is None else minimum(low, max)
 
 
 @lazy

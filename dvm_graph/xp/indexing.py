@@ -16,7 +16,7 @@ import numpy as np
 
 from dvm_graph.errors import InputError
 from dvm_graph.xp import dtypes
-from dvm_graph.xp.array import Array, Operand
+from dvm_graph.xp.array import Array, Operand, another
 from dvm_graph.xp.axes import OutOfRange, axis_of
 from dvm_graph.xp.buffer import OnHost, append, compute_on_host, lazy
 from dvm_graph.xp.elementwise import add, less, multiply, where
@@ -57,7 +57,7 @@ def part(x: Array, key: Any) -> Array:
 
 
 def _lazy_part(x: Array, keys: list[Index]) -> Array:
-    cuts, whole = _cuts(x, keys), x.shape
+    cuts, whole, given = _cuts(x, keys), x.shape, x
     found = [cut for cut in cuts if cut is not None]
     sizes = tuple([cut.size for cut in found])
     plan = [cut.start for cut in found] + [cut.step for cut in found]
@@ -71,7 +71,7 @@ def _lazy_part(x: Array, keys: list[Index]) -> Array:
         cut = kept[axis]
         if cut is not None and cut.positions is not None:
             x = append("gather", (x, _positions(cut.positions)), (axis,))
-    return x
+    return another(x) if x is given else x
 
 
 def _positions(index: Array) -> Array:

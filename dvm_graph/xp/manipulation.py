@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dvm_graph.errors import InputError, ShapeError
-from dvm_graph.xp.array import Array
+from dvm_graph.xp.array import Array, another
 from dvm_graph.xp.axes import axes_of, axis_of
 from dvm_graph.xp.buffer import OnHost, append, lazy
 from dvm_graph.xp.promotion import as_array, as_arrays
@@ -118,6 +118,7 @@ def roll(x: Array, /, shift: Axes, *, axis: Axes | None = None) -> Array:
     if len(shifts) != len(axes):
         shifts = shifts * len(axes) if len(shifts) == 1 else shifts
         axes = axes * len(shifts) if len(axes) == 1 else axes
+    x = another(x)
     for by, each in zip(shifts, axes, strict=True):
         place = axis_of(each, x.ndim)
         cut = -by % x.shape[place] if x.shape[place] else 0

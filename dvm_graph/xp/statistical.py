@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from dvm_graph.errors import InputError
 from dvm_graph.xp import dtypes
-from dvm_graph.xp.array import Array, DTypeObject
+from dvm_graph.xp.array import Array, DTypeObject, another
 from dvm_graph.xp.axes import axes_of
 from dvm_graph.xp.buffer import OnHost, append, lazy
 from dvm_graph.xp.elementwise import divide, sqrt, square, subtract
@@ -19,7 +19,7 @@ Axes: TypeAlias = "int | tuple[int, ...] | None"
 
 def reduced(op: str, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
     """A reduction over axes that are counted from the front."""
-    y = append(op, (x,), sorted(axes)) if axes else x
+    y = append(op, (x,), sorted(axes)) if axes else another(x)
     if keepdims or not axes:
         return y
     return append("reshape", (y,), [n for axis, n in enumerate(x.shape) if axis not in axes])

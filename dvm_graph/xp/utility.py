@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from dvm_graph.xp.array import Array
+from dvm_graph.xp.array import Array, another
 from dvm_graph.xp.axes import axes_of, axis_of
 from dvm_graph.xp.buffer import lazy
 from dvm_graph.xp.dtypes import bool as boolean
@@ -37,8 +37,7 @@ def diff(
 ) -> Array:
     place = axis_of(axis, x.ndim)
     given = [each for each in (prepend, x, append) if each is not None]
-    if len(given) > 1:
-        x = concat(given, axis=place)
+    x = concat(given, axis=place) if len(given) > 1 else another(x)
     for _ in range(n):
         extent = x.shape[place]
         later, earlier = part(x, place, 1, extent), part(x, place, 0, extent and extent - 1)
