@@ -41,7 +41,7 @@ def sink_concats(graph: Graph, facts: Facts) -> bool:
             assert axis is not None
             whole = _part_by_part(user, node, axis, builder)
             graph.replace_node(user, whole)
-            if whole.producer is not None:
+            if whole.producer is not None and whole.producer.op == "concat":
                 waiting.append(whole.producer)
     return changed
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dvm_graph.ir import Value
+import numpy as np
+
+from dvm_graph.ir import DType, Value
 from dvm_graph.passes import (
     eliminate_dead,
     sink_concats,
@@ -57,3 +59,18 @@ def test_a_concat_that_others_need_whole_stays(sketch: Sketch) -> None:
     whole = _rotated(sketch, sketch.input("s", 8))
     sketch.graph.outputs = [whole, sketch.build.exp(whole)]
     assert not sink_concats(sketch.graph, sketch.facts)
+
+
+def test_parts_whose_results_are_known_as_dims(sketch: Sketch) -> None:
+    """What is made of them is no concat any more: the operand was folded to a constant behind the concat."""
+    build, s = sketch.build, sketch.facts.symbols.get("s")
+    given = sketch.input(1, dtype=DType.INT64)
+    whole = build.concat([given, build.dims((s,))], 0)
+    sketch.graph.outputs = [build.mul(whole, sketch.number(2, DType.INT64))]
+    assert whole.producer is not None
+    three = sketch.graph.constant(np.array([3]))
+    sketch.graph.set_inputs(whole.producer, [three, whole.producer.required(1)])
+    assert sink_concats(sketch.graph, sketch.facts)
+    (node,) = [node for node in sketch.graph.nodes if node.output in sketch.graph.outputs]
+    assert node.op == "dims"
+    assert node.attrs["elements"] == (6, 2 * s)
