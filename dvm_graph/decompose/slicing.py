@@ -218,7 +218,9 @@ def split(builder: Builder, node: Node, operands: Operands) -> Results:
     if given is None or given.shape == (0,):
         starts, sizes = _even_parts(builder, node, extent)
     else:
-        sizes = elements(operands, 1)
+        sizes = given.elements
+        if sizes is None and given.data is not None:  # there may be many
+            sizes = given.data.reshape(-1).tolist()
         if sizes is None:
             sizes = _bound_sizes(builder, node, x, given, axis)
         if sizes is None or len(sizes) != count:

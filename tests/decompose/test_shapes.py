@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from dvm_graph.errors import ModelError, ShapeError
 from tests.decompose.evaluate import evaluate
-from tests.decompose.reference import Case, Tensor, check, decomposed, vendor_operators
+from tests.decompose.reference import Case, Tensor, calls, check, decomposed, vendor_operators
 
 X = Tensor(("n", "m"))
 CUBE = Tensor(("n", "m", "k"))
@@ -273,3 +273,23 @@ def test_wrong_models_are_refused(op: str, inputs: Any, attrs: Any, error: type[
     opset = helper.make_opsetid("", 21)
     with pytest.raises(error):
         decomposed(helper.make_model(graph, opset_imports=[opset], ir_version=10))
+
+
+def test_sizes_of_more_parts_than_shapes_have_axes() -> None:
+    sizes = [1, 2, 0] * 50
+    names = [f"y{index}" for index in range(len(sizes))]
+    node = helper.make_node("Split", ["x", "sizes"], names, axis=1)
+    graph = helper.make_graph(
+        [node],
+        "parts",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "m"])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names],
+        [numpy_helper.from_array(ints(*sizes), "sizes")],
+    )
+    imports = [helper.make_opsetid("", 18)]
+    result = decomposed(helper.make_model(graph, opset_imports=imports, ir_version=9))
+    assert calls(result) == []
+    x = np.arange(3 * sum(sizes), dtype=np.float32).reshape(3, -1)
+    parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
+    for mine, part in zip(evaluate(result, {"x": x}), parts, strict=True):
+        np.testing.assert_array_equal(mine, part)
