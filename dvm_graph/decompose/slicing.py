@@ -50,9 +50,12 @@ from dvm_graph.symbolic.dims import (
 )
 from dvm_graph.symbolic.facts import Relation
 
-_INFINITY = 2**31 - 1
-"""Bounds at least this far out mean 'to the end', whatever the extent; steps have no more."""
 _LARGEST = (2**31 - 1, 2**63 - 1)
+_ENDS = (*_LARGEST, -(2**31 - 1), -(2**31))
+"""What exporters write for a bound beyond whatever extent there is, but for numbers of `_FAR` and more."""
+_FAR = 2**62
+_LONGEST_STEP = 2**40
+"""Over an extent that is not known: strides of steps have to fit 64 bits."""
 
 
 def clamped_range(start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Dim, Dim]:
@@ -63,7 +66,7 @@ def clamped_range(start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Dim, Di
     """
     if step > 0:
         first = _clamp(_wrap(start, extent), 0, extent)
-        last = _clamp(_wrap(end, extent), 0, extent)
+        last = extent if end in _LARGEST else _clamp(_wrap(end, extent), 0, extent)
         return first, maximum(0, ceildiv(sub(last, first), step))
     top = sub(extent, 1)
     first = minimum(_clamp(_wrap(start, extent), 0, top), top)  # -1 over an empty axis
@@ -74,17 +77,26 @@ def clamped_range(start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Dim, Di
 def _wrap(position: Dim, extent: Dim) -> Dim:
     """Counts negative positions from the end; far out ones stay far out."""
     if isinstance(position, int):
-        if abs(position) >= _INFINITY or position >= 0:
-            return position
-        return add(position, extent)
+        return position if position >= 0 or _is_far(position, extent) else add(position, extent)
     return select(less(position, 0), add(position, extent), position)
 
 
 def _clamp(position: Dim, low: Dim, high: Dim) -> Dim:
-    if isinstance(position, int) and abs(position) >= _INFINITY:
+    if isinstance(position, int) and _is_far(position, high):
         return high if position > 0 else low
     # The upper limit first: over an empty axis it lies below the lower one.
     return maximum(low, minimum(position, high))
+
+
+def _is_far(position: int, extent: Dim) -> bool:
+    """Beyond either end of an axis, where its extent does not tell."""
+    return not isinstance(extent, int) and (position in _ENDS or abs(position) >= _FAR)
+
+
+def _limited(step: int, extent: Dim) -> int:
+    """The step, or a shorter one that is as far beyond the extent."""
+    most = max(extent, 1) if isinstance(extent, int) else _LONGEST_STEP
+    return max(-most, min(step, most))
 
 
 @decomposition("Slice")
@@ -106,7 +118,7 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if step == 0:
             raise ModelError(f"{node.op} {node.name!r}: a step of axis {axis} is 0")
-        step = strides[axis] = max(-_INFINITY, min(step, _INFINITY))
+        step = strides[axis] = _limited(step, sizes[axis])
         first[axis], sizes[axis] = clamped_range(start, end, step, sizes[axis])
     return [builder.slice(x, tuple(first), tuple(sizes), tuple(strides))]
 
@@ -142,7 +154,7 @@ def _bound_slice(builder: Builder, node: Node, operands: Operands) -> Results:
         bounds = zip(starts, ends, distinct_axes(node, axes, x.rank), steps, strict=True)
         for at, (start, end, axis, step) in enumerate(bounds):
             if isinstance(step, int):
-                strides[axis] = max(-_INFINITY, min(step, _INFINITY))
+                strides[axis] = _limited(step, shape_of(x)[axis])
                 dims[2 * axis : 2 * axis + 2] = _known_range(start, end, step, shape_of(x)[axis])
             else:
                 assert given is not None
