@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import helper
 
@@ -130,7 +131,8 @@ def partition_models(
     The partition as it is; another opset at which there are kernels; then with casts around operators for
     whose types there are none. Where onnxruntime would take it and refuse at the run, the casts come first.
     Around bodies at last without extents: those that the model had not told onnxruntime may not fit in a
-    branch that is never taken. In a branch (`in_branch`) at last without ranks, which then were not told, either.
+    branch that is never taken. In a branch (`in_branch`) at last without ranks, which then were not told, either, and
+    without those of constants.
     """
     refused = any(map(refused_at_runs, every_node(map(_source, nodes))))
     if not refused:
@@ -159,6 +161,38 @@ def partition_models(
             if info.type.WhichOneof("value") == "tensor_type":
                 info.type.tensor_type.ClearField("shape")
         yield model.SerializeToString(), []
+        if _hide_constants(model):
+            yield model.SerializeToString(), []
+
+
+_COMPRESS = 9
+"""The first opset that has it."""
+
+
+def _hide_constants(model: onnx.ModelProto) -> bool:
+    """Constants as tensors of which onnxruntime does not tell how many axes they have: reshaped by lists of a length that
+    only the run tells. False: there are none, or an operator for it is missing.
+    """
+    opset = max((entry.version for entry in model.opset_import if entry.domain == ""), default=0)
+    graph = model.graph
+    constants = list(graph.initializer) if opset >= _COMPRESS else []
+    taken = {name for node in graph.node for name in (*node.input, *node.output)}
+    prefix = "hidden"
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    nodes = []
+    for number, tensor in enumerate(constants):
+        dims = np.array(tensor.dims, np.int64)
+        hidden, shape, kept, target = (f"{prefix}{number}.{part}" for part in range(4))
+        nodes.append(helper.make_node("Compress", [shape, kept], [target], axis=0))
+        nodes.append(helper.make_node("Reshape", [hidden, target], [tensor.name]))
+        tensor.name = hidden
+        graph.initializer.append(array_to_tensor(dims, shape))
+        graph.initializer.append(array_to_tensor(np.ones(dims.shape, np.bool_), kept))
+    nodes.extend(onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return bool(constants)
 
 
 def lacks_zero_point(nodes: Sequence[Node]) -> bool:

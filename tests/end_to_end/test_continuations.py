@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,33 @@ def test_a_branch_that_onnxruntime_refuses_is_refused_when_it_is_taken(tmp_path:
         with pytest.raises(ExecutionError, match="RNN"):
             each.run(feeds(4, 4, 4))
         each.run(feeds(3, 4, 1))
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "y = Gather(e, first)",
+        "y = Slice(e, first, two)",
+        "y = Concat<axis = 0>(e, x)",
+        "y, v = TopK(e, two)",
+        "f = Sin(e) y = Softmax<axis = 0>(f)",
+    ],
+)
+def test_a_constant_that_has_too_few_axes_in_a_branch(behind: str, tmp_path: Any) -> None:
+    text = f"""g (bool q, float[n] x) => (float[m] y) <int64[1] first = {{0}}, int64[1] two = {{2}}, float k = {{3}}> {{
+      e = If (q) < then_branch = p () => (float[i] a) {{ a = Neg(x) }},
+                   else_branch = o () => (float b) {{ b = Identity(k) }} >
+      {behind}
+    }}"""
+    proto = parse(text, 17)
+    x = np.linspace(-1, 1, 5, dtype=np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dvm_graph.RescueWarning)
+        model = agrees(proto, {"q": np.array(True), "x": x})
+    model.save(tmp_path / "model.dvm")
+    for each in (model, dvm_graph.load(tmp_path / "model.dvm")):
+        with pytest.raises(ExecutionError, match=r"scalars?|rank|[Aa]xis|dim"):
+            each.run({"q": np.array(False), "x": x})
 
 
 @pytest.mark.parametrize("seed", range(60))
