@@ -6,7 +6,7 @@ is around them. Halves are summed and normalised in float32, as there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -185,20 +185,38 @@ def _in_one_rounding(builder: Builder, y: Value, scale: Value, shift: Value | No
 
 @decomposition("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
-    """The sum of word, position and segment embeddings, normalised; how many words a mask keeps."""
+    def plain(part: Value, _at: int) -> Value:
+        return part
+
+    return embedded(builder, node, operands, operand(operands, 8), plain)
+
+
+def embedded(
+    builder: Builder,
+    node: Node,
+    operands: Operands,
+    places: Value | None,
+    plain: Callable[[Value, int], Value],
+) -> list[Value]:
+    """The sum of word, position and segment embeddings, normalised; how many words a mask keeps; the sum.
+
+    `plain`: what parts of the operand at a position stand for.
+    """
     words, word_table, position_table = (required(node, operands, i) for i in (0, 2, 3))
     segments, segment_table = operand(operands, 1), operand(operands, 4)
     batch, length = shape_of(words)
-    places = operand(operands, 8)
     if places is None:
         places = positions(builder, length, 1, 2)
-    parts = [taken(builder, word_table, words), taken(builder, position_table, places)]
+    parts = [
+        plain(taken(builder, word_table, words), 2),
+        plain(taken(builder, position_table, places), 3),
+    ]
     if segments is not None and segment_table is not None:
         for dim, own in zip(shape_of(segments), (batch, length), strict=True):
             builder.facts.assume_equal(dim, own, f"{node.name} has a segment for each word")
-        parts.append(taken(builder, segment_table, segments))
+        parts.append(plain(taken(builder, segment_table, segments), 4))
     total = reduce(builder.add, [widened(builder, part) for part in parts])
-    gamma, beta = required(node, operands, 5), required(node, operands, 6)
+    gamma, beta = (plain(required(node, operands, at), at) for at in (5, 6))
     y, _, _ = standardized(builder, total, (2,), node.attrs.get("epsilon", 1e-12))
     y = _in_one_rounding(builder, y, gamma, beta)
     return [y, _kept(builder, operand(operands, 7), batch), builder.cast(total, gamma.dtype)]

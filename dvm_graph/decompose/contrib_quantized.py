@@ -1,4 +1,5 @@
-"""Element-wise operators, pools and concats of quantised tensors: onnxruntime's QLinear operators.
+"""Element-wise operators, pools, concats and embeddings of quantised tensors: onnxruntime's QLinear operators, and what
+its tools make of embeddings.
 
 A quantised tensor stands for (q - zero point) * scale. What an operator computes, it computes in float32
 on the differences, which are exact there. So a result is the one that onnxruntime gives, or the next to
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dvm_graph.decompose.activations import leaky
 from dvm_graph.decompose.arithmetic import mean
 from dvm_graph.decompose.casts import quantized
+from dvm_graph.decompose.contrib_fused import embedded
 from dvm_graph.decompose.families import MICROSOFT
 from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.pooling import averaged, max_pool
@@ -141,3 +143,14 @@ def quantized_where(builder: Builder, node: Node, operands: Operands) -> Results
     then, other = (_dequantized(builder, node, operands, at) for at in (1, 4))
     y = builder.select(required(node, operands, 0), then, other)
     return [_requantized(builder, node, operands, 7, y)]
+
+
+@decomposition("QEmbedLayerNormalization", domain=MICROSOFT)
+def quantized_embeddings(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Tables, factors and terms have scales at one row of operands, and zero points at another."""
+
+    def plain(part: Value, at: int) -> Value:
+        x = centred(builder, part, operand(operands, 11 + at))
+        return builder.mul(x, as_scalar(builder, required(node, operands, 6 + at)))
+
+    return embedded(builder, node, operands, None, plain)[:2]

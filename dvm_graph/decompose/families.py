@@ -22,6 +22,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     },
     "attention": {"": "Attention RotaryEmbedding"},
     "block_quantized": {MICROSOFT: "MatMulNBits MatMulBnb4 GatherBlockQuantized"},
+    "cache_writes": {"": "TensorScatter"},
     "casts": {
         "": "Cast CastLike QuantizeLinear DynamicQuantizeLinear DequantizeLinear",
         MICROSOFT: "QuantizeLinear DequantizeLinear",
@@ -44,7 +45,8 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "contrib_quantized": {
         MICROSOFT: (
             "QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu QLinearSoftmax "
-            "QLinearAveragePool NhwcMaxPool QLinearGlobalAveragePool QLinearConcat QLinearWhere"
+            "QLinearAveragePool NhwcMaxPool QLinearGlobalAveragePool QLinearConcat QLinearWhere "
+            "QEmbedLayerNormalization"
         ),
     },
     "deformable_convolution": {"": "DeformConv"},
@@ -64,7 +66,10 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         MICROSOFT: "GridSample",
     },
     "host": {
-        "": "NonZero Compress Unique TopK MaxUnpool ScatterElements ScatterND NonMaxSuppression",
+        "": (
+            "NonZero Compress Unique TopK MaxUnpool Scatter ScatterElements ScatterND "
+            "NonMaxSuppression"
+        ),
     },
     "indexing": {
         "": "Gather GatherElements GatherND ReverseSequence OneHot Trilu",
@@ -76,6 +81,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
             "BatchNormalization LpNormalization LRN MeanVarianceNormalization"
         ),
     },
+    "overlapping_blocks": {"": "Col2Im"},
     "pooling": {"": "MaxPool AveragePool LpPool GlobalLpPool"},
     "quantized_products": {
         "": "QLinearMatMul QLinearConv MatMulInteger ConvInteger",

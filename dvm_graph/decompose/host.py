@@ -152,7 +152,7 @@ _REDUCTIONS = ("none", "add", "mul", "max", "min")
 """Of what is scattered, as the host numbers them."""
 
 
-@decomposition("ScatterElements", "ScatterND")
+@decomposition("Scatter", "ScatterElements", "ScatterND")
 def scatter(builder: Builder, node: Node, operands: Operands) -> Results:
     x, indices = required(node, operands, 0), required(node, operands, 1)
     reduction = text(node, "reduction", "none")
@@ -162,9 +162,10 @@ def scatter(builder: Builder, node: Node, operands: Operands) -> Results:
     arguments = [_REDUCTIONS.index(reduction)]
     if not (indices if node.op == "ScatterND" else x).rank:
         return None
-    if node.op == "ScatterElements":
-        arguments.insert(0, normalize_axis(node, node.attrs.get("axis", 0), x.rank))
-    return add_host(builder, node, operands, arguments, [(x.dtype, x.shape)])
+    if node.op == "ScatterND":
+        return add_host(builder, node, operands, arguments, [(x.dtype, x.shape)])
+    arguments.insert(0, normalize_axis(node, node.attrs.get("axis", 0), x.rank))
+    return add_host(builder, node, operands, arguments, [(x.dtype, x.shape)], "ScatterElements")
 
 
 @decomposition("NonMaxSuppression")

@@ -98,7 +98,29 @@ LINEAR = [
     contrib("QuantizeLinear", [Tensor((2, "m")), np.float32([0.1, 0.03]), np.uint8([1, 40])], axis=0,
             label="Quantize-axis"),
 ]  # fmt: skip
-CASES = [*ELEMENTWISE, *POOLS, *LINEAR]
+
+
+def embeddings(
+    of: tuple[str, int, int], point: int, label: str, *, segments: bool = True, mask: bool = True
+) -> Case:
+    """Words, places and kinds, factors and terms: tables, then scales, then zero points."""
+    ids, kinds = Tensor(("b", "s"), "int32", 0, 9), Tensor(("b", "s"), "int32", 0, 2)
+    tables = [Tensor(shape, *of) for shape in ((9, 16), (12, 16), (2, 16), (16,), (16,))]
+    scales = [scale(0.02 + 0.01 * at) for at in range(5)]
+    zeros = [zero(point + at, of[0]) for at in range(5)]
+    operands: list[Any] = [ids, kinds, *tables, kinds if mask else None, *scales, *zeros]
+    if not segments:
+        for at in (1, 4, 10, 15):
+            operands[at] = None
+    return contrib("QEmbedLayerNormalization", operands, outputs=2, label=f"QEmbed-{label}")
+
+
+EMBEDDINGS = [
+    embeddings(U8, 120, "u8"),
+    embeddings(I8, -3, "i8", mask=False),
+    embeddings(U8, 0, "words-and-places", segments=False),
+]
+CASES = [*ELEMENTWISE, *POOLS, *LINEAR, *EMBEDDINGS]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
