@@ -31,10 +31,12 @@ from dvm_graph.decompose.operands import (
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.reshaping import reshaped
+from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.squeezing import axes_of_one, names_no_axes
 from dvm_graph.ir import Dim, Node, Shape, shape_of
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import floordiv, product
+from dvm_graph.symbolic.dims import floordiv, mul, product
+from dvm_graph.symbolic.facts import Relation
 from dvm_graph.symbolic.shape_functions import broadcast_shapes
 
 
@@ -204,6 +206,13 @@ def space_to_depth(builder: Builder, node: Node, operands: Operands) -> Results:
     batch, channels, height, width = shape_of(x)
     block = int(node.attrs["blocksize"])
     rows, columns = floordiv(height, block), floordiv(width, block)
+    reason = f"{node.op} {node.name!r} cuts whole blocks"
+    for axis, blocks in ((2, rows), (3, columns)):
+        whole = mul(blocks, block)
+        if not builder.facts.same(shape_of(x)[axis], whole):
+            # Nothing is cut off, but rows of blocks are strides then, whatever the extent.
+            builder.facts.expect(whole, Relation.EQUAL, shape_of(x)[axis], lambda: reason)
+            x = part(builder, x, axis, 0, whole)
     y = builder.reshape(x, (batch, channels, rows, block, columns, block))
     y = builder.transpose(y, (0, 3, 5, 1, 2, 4))
     return [builder.reshape(y, (batch, product((channels, block * block)), rows, columns))]
