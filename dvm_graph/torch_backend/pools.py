@@ -1,4 +1,4 @@
-"""Pools of torch, forward and backward: of images [batch, channels, height, width], which may come without a batch.
+"""Pools of torch, forward and backward: of images [batch, channels, (depth,) height, width], which may come without a batch.
 
 Backward nothing is scattered. As in a transposed convolution (`decompose/transposed_convolution.py`), the places of an image are of
 phases, and those of one phase have the same taps: each sums what these windows give it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,7 @@ from dvm_graph.decompose.transposed_convolution import (
     interleaved,
     spread_axis,
 )
-from dvm_graph.decompose.windows import WindowAxis, channels_first
-from dvm_graph.errors import UnsupportedError
+from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_last
 from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Builder, Dim, add, sub
 from dvm_graph.symbolic.dims import maximum, mul, neg
@@ -34,7 +34,10 @@ aten = torch.ops.aten
 
 _PLANE, _SPACE = (0, 0), (0, 0, 0)
 """As many as an image has spatial axes."""
-_OF_SPACES = (aten.max_pool3d_with_indices.default, aten.avg_pool3d.default)
+_OF_SPACES = (
+    *(aten.max_pool3d_with_indices.default, aten.max_pool3d_with_indices_backward.default),
+    *(aten.avg_pool3d.default, aten.avg_pool3d_backward.default),
+)
 
 
 @entry(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
@@ -47,21 +50,17 @@ def _max_pool(
     dilations: Sequence[int] = (1,),
     ceil: bool = False,
 ) -> list[Value]:
-    """The greatest element of each window, and where it lies in its plane; of a space the greatest alone: where somebody reads
-    their places, torch finds both.
-    """
+    """The greatest element of each window, and where it lies in its plane or space."""
     dilated: dict[str, Any] = {"dilations": each(dilations, _spatial(t))}
     greatest = _pool(t, "MaxPool", x, kernel, strides, pads, ceil, **dilated)
-    if t.target in _OF_SPACES:
-        return [greatest]
     image = _channels_last(t, x)
-    axes = _axes(shape_of(image)[1:3], kernel, strides, pads, dilations, t.shape[-2:])
+    axes = _axes(t, x, kernel, strides, pads, dilations, t.shape)
     return [greatest, _channels_first(t, _places(t.decomposer, image, axes))]
 
 
 def _places(b: Builder, image: Value, axes: Sequence[WindowAxis]) -> Value:
     """Of equal elements the first, of several NaNs the last, as torch finds them: going from tap to tap of
-    [batch, height, width, channels].
+    [batch, places..., channels].
     """
     least = -math.inf if image.dtype.is_float else int(np.iinfo(image.dtype.numpy).min)
     greatest = b.scalar(least, image.dtype)
@@ -69,51 +68,56 @@ def _places(b: Builder, image: Value, axes: Sequence[WindowAxis]) -> Value:
         end = add(mul(sub(axis.size, 1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
         after = maximum(0, sub(end, add(axis.extent, axis.pads[0])))
         image = padded(b, image, 1 + at, axis.pads[0], after, greatest)
-    rows, columns = axes
-    number = b.add(
-        b.mul(_first_tap(b, rows, 1), b.scalar(columns.kernel, DType.INT32)),
-        _first_tap(b, columns, 2),
-    )
-    for tap, (row, column) in enumerate(np.ndindex(rows.kernel, columns.kernel)):
-        found = part(b, image, 1, row * rows.dilation, rows.size, rows.stride)
-        found = part(b, found, 2, column * columns.dilation, columns.size, columns.stride)
+    number = _first_tap(b, axes)
+    for tap, numbers in enumerate(np.ndindex(*(axis.kernel for axis in axes))):
+        found = image
+        for at, (own, axis) in enumerate(zip(numbers, axes, strict=True)):
+            found = part(b, found, 1 + at, own * axis.dilation, axis.size, axis.stride)
         better = b.gt(found, greatest)
         if image.dtype.is_float:
             better = b.bitwise_or(better, b.isnan(found))
         greatest = b.select(better, found, greatest)
         number = b.select(better, b.scalar(tap, DType.INT32), number)
-    return _place_of(b, number, rows, columns)
+    return _place_of(b, number, axes)
 
 
-def _first_tap(b: Builder, axis: WindowAxis, at: int) -> Value:
-    """Of each window that is in the image."""
-    before = b.iota(_along(at, axis.size), at, add(axis.pads[0], axis.dilation - 1), -axis.stride)
-    before = b.max(before, b.scalar(0, DType.INT64))
-    return b.cast(b.div(before, b.scalar(axis.dilation, DType.INT64)), DType.INT32)
+def _first_tap(b: Builder, axes: Sequence[WindowAxis]) -> Value:
+    """The number of the first one of each window that is in the image."""
+    number = None
+    for at, axis in enumerate(axes):
+        shape = _along(at, axes, axis.size)
+        before = b.iota(shape, 1 + at, add(axis.pads[0], axis.dilation - 1), -axis.stride)
+        before = b.max(before, b.scalar(0, DType.INT64))
+        first = b.cast(b.div(before, b.scalar(axis.dilation, DType.INT64)), DType.INT32)
+        if number is not None:
+            first = b.add(b.mul(number, b.scalar(axis.kernel, DType.INT32)), first)
+        number = first
+    assert number is not None
+    return number
 
 
-def _place_of(b: Builder, number: Value, rows: WindowAxis, columns: WindowAxis) -> Value:
-    """Where in the plane the tap of a number is."""
-    kernel = b.scalar(columns.kernel, DType.INT64)
+def _place_of(b: Builder, number: Value, axes: Sequence[WindowAxis]) -> Value:
+    """Where in the plane or space the tap of a number is."""
     number = b.cast(number, DType.INT64)
-    place = number  # of windows that start at the first place
-    for tap, axis, at, step in (
-        (b.div(number, kernel), rows, 1, columns.extent),
-        (b.mod(number, kernel), columns, 2, 1),
-    ):
-        start = b.iota(
-            _along(at, axis.size), at, neg(mul(axis.pads[0], step)), mul(axis.stride, step)
-        )
+    place = number
+    for at, axis in enumerate(axes):
+        later = math.prod(axis.kernel for axis in axes[at + 1 :])
+        step = reduce(mul, (axis.extent for axis in axes[at + 1 :]), 1)
+        tap = b.div(number, b.scalar(later, DType.INT64)) if later > 1 else number
+        tap = b.mod(tap, b.scalar(axis.kernel, DType.INT64)) if at else tap
+        shape = _along(at, axes, axis.size)
+        start = b.iota(shape, 1 + at, neg(mul(axis.pads[0], step)), mul(axis.stride, step))
         along = b.add(start, b.mul(tap, dim_value(b, mul(axis.dilation, step))))
-        place = along if place is number else b.add(place, along)
+        place = b.add(place, along) if at else along
     return place
 
 
-def _along(at: int, extent: Dim) -> tuple[Dim, ...]:
-    return tuple(extent if axis == at else 1 for axis in range(4))
+def _along(at: int, axes: Sequence[object], extent: Dim) -> tuple[Dim, ...]:
+    """[batch, places..., channels] of one element but along a spatial axis."""
+    return (1, *(extent if axis == at else 1 for axis in range(len(axes))), 1)
 
 
-@entry(aten.max_pool2d_with_indices_backward.default)
+@entry(aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
 def _max_pool_backward(
     t: Translation,
     gradient: Value,
@@ -127,21 +131,18 @@ def _max_pool_backward(
 ) -> Value:
     b = t.decomposer
     wide, numbers = widened(b, _channels_last(t, gradient)), _channels_last(t, places)
-    axes = _spread_axes(x, wide, kernel, strides, pads, dilations)
-    width = axes[1].size
+    axes = _spread_axes(t, x, gradient, kernel, strides, pads, dilations)
     nothing = b.scalar(0, wide.dtype)
 
+    def along(at: int, phase: int) -> Value:
+        axis, step = axes[at], reduce(mul, (axis.size for axis in axes[at + 1 :]), 1)
+        begin = mul(sub(phase, axis.crop), step)
+        shape = _along(at, axes, axis.positions)
+        return b.iota(shape, 1 + at, begin, mul(axis.stride, step))
+
     def given(taps: Sequence[Value], phases: Sequence[int]) -> Value:
-        rows, columns = (
-            b.iota(
-                _along(1 + at, axis.positions),
-                1 + at,
-                mul(sub(phase, axis.crop), step),
-                mul(axis.stride, step),
-            )
-            for at, (axis, phase, step) in enumerate(zip(axes, phases, (width, 1), strict=True))
-        )
-        return b.select(b.eq(taps[1], b.add(rows, columns)), taps[0], nothing)
+        place = reduce(b.add, (along(at, phase) for at, phase in enumerate(phases)))
+        return b.select(b.eq(taps[1], place), taps[0], nothing)
 
     return _given_back(t, (wide, numbers), axes, given)
 
@@ -157,20 +158,18 @@ def _average_pool(
     count_pads: bool = True,
     divisor: int | None = None,
 ) -> Value:
-    if divisor is not None and t.target in _OF_SPACES:
-        raise UnsupportedError("sums divided by a number")
     counted: dict[str, Any] = {"count_include_pad": int(count_pads or divisor is not None)}
     average = _pool(t, "AveragePool", x, kernel, strides, pads, ceil, **counted)
     if divisor is None:
         return average
     # What was averaged are the taps in the padded image: fewer at its end where sizes are rounded up.
-    b, windows = t.decomposer, _axes(shape_of(x)[-2:], kernel, strides, pads, (1,), t.shape[-2:])
+    b, windows = t.decomposer, _axes(t, x, kernel, strides, pads, (1,), t.shape)
     taps = taps_of(b, windows, True, average.dtype)
     factor = b.div(taps, b.scalar(divisor, average.dtype))
     return _channels_first(t, b.mul(_channels_last(t, average), factor))
 
 
-@entry(aten.avg_pool2d_backward.default)
+@entry(aten.avg_pool2d_backward.default, aten.avg_pool3d_backward.default)
 def _average_pool_backward(
     t: Translation,
     gradient: Value,
@@ -185,11 +184,11 @@ def _average_pool_backward(
     b = t.decomposer
     wide = widened(b, _channels_last(t, gradient))
     if divisor is None:
-        windows = _axes(shape_of(x)[-2:], kernel, strides, pads, (1,), shape_of(wide)[1:3])
+        windows = _axes(t, x, kernel, strides, pads, (1,), shape_of(gradient))
         count = taps_of(b, windows, bool(count_pads), wide.dtype)
     else:
         count = b.scalar(divisor, wide.dtype)
-    axes = _spread_axes(x, wide, kernel, strides, pads, (1,))
+    axes = _spread_axes(t, x, gradient, kernel, strides, pads, (1,))
     return _given_back(t, (b.div(wide, count),), axes, lambda taps, _: taps[0])
 
 
@@ -221,25 +220,31 @@ def _given_back(
             for at, (tap, window) in enumerate(zip(taps, windows, strict=True)):
                 found = [part(b, one, 1 + at, tap * window.dilation, window.size) for one in found]
             total = b.add(total, given(found, own))
-        return b.reshape(total, (batch, positions[0], 1, positions[1], 1, channels))
+        places = [dim for position in positions for dim in (position, 1)]
+        return b.reshape(total, (batch, *places, channels))
 
     y = interleaved(b, axes, (batch, channels), block)
     return b.cast(_channels_first(t, y), t.dtype)
 
 
 def _axes(
-    extents: Sequence[Dim],
+    t: Translation,
+    x: Value,
     kernel: Sequence[int],
     strides: Sequence[int],
     pads: Sequence[int],
     dilations: Sequence[int],
-    sizes: Sequence[Dim],
+    pooled: Sequence[Dim],
 ) -> list[WindowAxis]:
-    kernel = each(kernel, _PLANE)
+    """Of windows over an image, in the positions of a shape."""
+    spatial = _spatial(t)
+    count, kernel = len(spatial), each(kernel, spatial)
+    extents, sizes = shape_of(x)[-count:], pooled[-count:]
     return window_axes(extents, kernel, strides or kernel, pads, dilations, sizes)
 
 
 def _spread_axes(
+    t: Translation,
     x: Value,
     gradient: Value,
     kernel: Sequence[int],
@@ -247,7 +252,7 @@ def _spread_axes(
     pads: Sequence[int],
     dilations: Sequence[int],
 ) -> list[SpreadAxis]:
-    windows = _axes(shape_of(x)[-2:], kernel, strides, pads, dilations, shape_of(gradient)[1:3])
+    windows = _axes(t, x, kernel, strides, pads, dilations, shape_of(gradient))
     return [
         spread_axis(w.size, w.kernel, w.stride, w.dilation, w.pads[0], w.extent, apart=True)
         for w in windows
@@ -259,13 +264,17 @@ def _spatial(t: Translation) -> Sequence[int]:
 
 
 def _channels_last(t: Translation, x: Value) -> Value:
-    """Of an image that torch may give without a batch."""
-    image = x if x.rank == 4 else t.decomposer.reshape(x, (1, *shape_of(x)))
-    return t.decomposer.transpose(image, (0, 2, 3, 1))
+    return channels_last(t.decomposer, _batched(t, x))
 
 
 def _channels_first(t: Translation, y: Value) -> Value:
-    return t.decomposer.reshape(channels_first(t.decomposer, y, 4), t.shape)
+    return t.decomposer.reshape(channels_first(t.decomposer, y, y.rank), t.shape)
+
+
+def _batched(t: Translation, x: Value) -> Value:
+    """An image that torch may give without a batch."""
+    batched = x.rank == len(_spatial(t)) + 2
+    return x if batched else t.decomposer.reshape(x, (1, *shape_of(x)))
 
 
 def _pool(
@@ -278,11 +287,11 @@ def _pool(
     ceil: bool,
     **attrs: Any,
 ) -> Value:
-    """A pool of ONNX over images, which torch may give without a batch."""
+    """A pool of ONNX over images."""
     kernel = each(kernel, _spatial(t))
     result = t.onnx(
         op,
-        x if x.rank == len(kernel) + 2 else t.decomposer.reshape(x, (1, *shape_of(x))),
+        _batched(t, x),
         kernel_shape=kernel,
         strides=each(strides or kernel, kernel),
         pads=2 * each(pads, kernel),

@@ -173,23 +173,34 @@ def test_what_is_not_finite_reaches_the_gradients_of_its_own_channels(
 Pool = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
 
 
-def greatest(window: Sequence[Any]) -> Pool:
-    return lambda x: F.max_pool2d(x, *window, return_indices=True)
+def greatest(window: Sequence[Any], pool: Any) -> Pool:
+    return lambda x: pool(x, *window, return_indices=True)
 
 
-def average(window: Sequence[Any], counted: Sequence[Any]) -> Pool:
-    return lambda x: (F.avg_pool2d(x, *window[:3], window[4], *counted),)
+def average(window: Sequence[Any], counted: Sequence[Any], pool: Any) -> Pool:
+    return lambda x: (pool(x, *window[:3], window[4], *counted),)
 
 
 POOLS: dict[str, Pool] = {}
-for _window in (
+_WINDOWS = (
     *((3, 2, 1, 1, False), (2, 2, 0, 1, False), (3, 1, 1, 1, True), (3, 2, 1, 2, False)),
     *((2, 3, 1, 1, True), (4, 3, 1, 1, True), ((2, 3), (3, 2), (1, 0), (1, 2), True)),
+)
+_WINDOWS_OF_SPACES = (
+    *((3, 2, 1, 1, False), (2, 2, 0, 1, False), (2, 3, 1, 1, True)),
+    ((2, 3, 1), (3, 2, 1), (1, 0, 0), (1, 2, 1), True),
+)
+for _where, _windows, _greatest, _average in (
+    ("planes", _WINDOWS, F.max_pool2d, F.avg_pool2d),
+    ("spaces", _WINDOWS_OF_SPACES, F.max_pool3d, F.avg_pool3d),
 ):
-    POOLS[f"greatest of {_window}"] = greatest(_window)
-    if _window[3] == 1:
-        for _counted in ((True, None), (False, None), (True, 5)):
-            POOLS[f"average of {_window} {_counted}"] = average(_window, _counted)
+    for _window in _windows:
+        POOLS[f"{_where}, greatest of {_window}"] = greatest(_window, _greatest)
+        if _window[3] == 1:
+            for _counted in ((True, None), (False, None), (True, 5)):
+                POOLS[f"{_where}, average of {_window} {_counted}"] = average(
+                    _window, _counted, _average
+                )
 
 
 @pytest.mark.parametrize("name", POOLS)
@@ -199,9 +210,11 @@ def test_pools_and_their_gradients(name: str, dtype: torch.dtype, left: list[str
     function = POOLS[name]
     compiled = torch.compile(function, backend=dvm, dynamic=True)
     generator = torch.Generator().manual_seed(0)
-    for special, shape in itertools.product(
+    for special, (batch, channels, *places) in itertools.product(
         (False, True), ((2, 3, 9, 11), (3, 4, 12, 10), (2, 5, 7, 13))
     ):
+        depth = (8 - batch,) if name.startswith("spaces") else ()
+        shape = (batch, channels, *depth, *places)
         x = torch.randn(shape, dtype=dtype, generator=generator)
         if special:
             chance = torch.rand(shape, generator=generator)
