@@ -70,7 +70,7 @@ class Piece(torch.nn.Module):
             elif order is None and argument >= 0:
                 feeds[name] = _size(argument)
             elif order is not None and argument.dtype is dtype:
-                feeds[name] = _array(argument.permute(order))
+                feeds[name] = _array(argument).transpose(order)
             else:
                 return self._module(*arguments)
         results = [
@@ -213,9 +213,8 @@ def _size(argument: int) -> np.ndarray[Any, Any]:
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    tensor = tensor.detach()
     if tensor.dtype is torch.bfloat16:
-        array: np.ndarray[Any, Any] = tensor.contiguous().view(torch.uint16).numpy(force=True)
+        array: np.ndarray[Any, Any] = tensor.detach().view(torch.uint16).numpy(force=True)
         return array.view(ml_dtypes.bfloat16)
     array = tensor.numpy(force=True)
     return array
