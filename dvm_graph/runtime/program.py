@@ -435,7 +435,7 @@ def _held(name: str, element: DType, feed: ArrayLike) -> object:
 
 
 def _converted(port: Port, feed: ArrayLike) -> NDArray[Any]:
-    """What is no array as one; Python's numbers, alone and in lists, become those of the input's dtype.
+    """What is no array as one; Python's numbers, alone and in lists, become those of the input's dtype that equal them.
 
     Arrays of subclasses are read as they are, but for masked elements, which have no value.
     """
@@ -444,15 +444,14 @@ def _converted(port: Port, feed: ArrayLike) -> NDArray[Any]:
     array = as_array(port.name, feed)
     if not isinstance(feed, list | tuple | bool | int | float) or port.dtype is DType.OPAQUE:
         return array
-    if not np.can_cast(array.dtype, port.numpy, "same_kind") and array.size:
-        return array  # its dtype is refused
-    return _fitted(port, array)
+    return _fitted(port, array) if array.dtype.kind in "biuf" else array
 
 
 def _fitted(port: Port, array: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
         result = array.astype(port.numpy)
-    if array.dtype.kind in "iu" and not np.array_equal(result, array):
+    whole = array.dtype.kind in "iu" or port.numpy.kind in "biu"
+    if whole and not np.array_equal(result, array):
         raise InputError(f"input {port.name}: a number does not fit {port.dtype.value}")
     return result
 

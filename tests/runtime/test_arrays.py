@@ -156,3 +156,36 @@ def test_names_of_all_characters() -> None:
     )
     feeds = {name: np.array([i], np.float32) for i, name in enumerate(names)}
     np.testing.assert_array_equal(compiled.run(feeds)[0], [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers"),
+    [
+        ("bool", [1, 0, 1]),
+        ("bool", [0.0, True]),
+        ("int8", [1.0, -128, 127]),
+        ("uint8", [255, False]),
+        ("int64", [2**62, -1]),
+        ("float16", [1, 2.5]),
+        ("bool", []),
+    ],
+)
+def test_python_numbers_of_another_kind(dtype: str, numbers: list[Any]) -> None:
+    """As onnxruntime takes them, where they stay the numbers they are."""
+    (found,), expected = _same(dtype, numbers), np.array(numbers).astype(dtype)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numbers"),
+    [("bool", [2]), ("int8", [300]), ("uint8", [-1]), ("int64", [1.9]), ("bool", ["a"])],
+)
+def test_python_numbers_that_are_none_of_a_type(dtype: str, numbers: list[Any]) -> None:
+    with pytest.raises(InputError, match="does not fit|wants bool"):
+        _same(dtype, numbers)
+
+
+def _same(dtype: str, feed: object) -> list[Array]:
+    text = f'<ir_version: 9, opset_import: ["": 18]> g ({dtype}[n] x) => ({dtype}[n] z) {{z = Identity(x)}}'
+    return dvm_graph.optimize(onnx.parser.parse_model(text)).run({"x": feed})
