@@ -182,7 +182,7 @@ def test_python_numbers_of_another_kind(dtype: str, numbers: list[Any]) -> None:
     [("bool", [2]), ("int8", [300]), ("uint8", [-1]), ("int64", [1.9]), ("bool", ["a"])],
 )
 def test_python_numbers_that_are_none_of_a_type(dtype: str, numbers: list[Any]) -> None:
-    with pytest.raises(InputError, match="does not fit|wants bool"):
+    with pytest.raises(InputError, match=r"does not fit|wants bool"):
         _same(dtype, numbers)
 
 
