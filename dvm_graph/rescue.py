@@ -79,7 +79,7 @@ def _run_whole(source: Source, options: Options, error: DvmError) -> tuple[Compi
     """The model as it is on onnxruntime."""
     with border("run the model on onnxruntime"):
         try:
-            graph = import_whole(source)
+            graph = import_whole(source, options.fed_initializers)
         except (UnsupportedError, UnicodeDecodeError):  # the latter: names that are no text
             raise error from None
         notes: list[str] = []

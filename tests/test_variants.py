@@ -61,6 +61,20 @@ def test_as_inputs_from_the_start() -> None:
         dvm_graph.optimize(source(), fed_initializers={"x"})
 
 
+def test_of_a_model_that_runs_on_onnxruntime_whole() -> None:
+    model = source()
+    del model.graph.node[1:], model.graph.input[2], model.graph.initializer[1]
+    model.graph.node[0].output[0] = "y"
+    model.opset_import[0].version = 5  # too old to be compiled
+    with pytest.warns(dvm_graph.RescueWarning, match="the whole model"):
+        compiled = dvm_graph.optimize(model)
+        assert [info.name for info in compiled.get_inputs()] == ["x"]
+        assert [info.name for info in compiled.get_overridable_initializers()] == ["w"]
+        for feeds, weights in (({"x": X}, W), ({"x": X, "w": -W}, -W), ({"x": X[:1]}, W)):
+            (result,) = compiled.run(feeds)
+            np.testing.assert_allclose(result, feeds["x"] @ weights, rtol=1e-5, atol=1e-6)
+
+
 def test_old_models_have_constants_only() -> None:
     model = dvm_graph.optimize(source(ir_version=3))
     assert model.get_overridable_initializers() == []

@@ -155,8 +155,10 @@ def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     return types
 
 
-def import_whole(source: Source) -> Graph:
+def import_whole(source: Source, fed: frozenset[str] = frozenset()) -> Graph:
     """A graph of one vendor operator: the model as it is.
+
+    `fed`: initializers that are inputs (`Options.fed_initializers`).
 
     Raises:
         UnsupportedError: onnxruntime does not run it either.
@@ -171,10 +173,16 @@ def import_whole(source: Source) -> Graph:
     graph.about = ModelMetadata(
         **{field.name: getattr(about, field.name) for field in fields(ModelMetadata)}
     )
-    graph.inputs, outputs = (
+    inputs, outputs, initializers = (
         [_port_value(port, graph) for port in ports]
-        for ports in (session.get_inputs(), session.get_outputs())
+        for ports in (
+            session.get_inputs(),
+            session.get_outputs(),
+            session.get_overridable_initializers(),
+        )
     )
+    graph.inputs = inputs + [value for value in initializers if value.name in fed]
+    graph.overridable = [value for value in initializers if value.name not in fed]
     name = graph.unique_name("onnxruntime")
     proto = onnx.NodeProto(op_type="Model", input=[v.name for v in graph.inputs])
     node = Node(
