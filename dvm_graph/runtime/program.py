@@ -251,6 +251,8 @@ class Program:
                 results = self._core.run(self._arrays(feeds), given, record, stop, options)
             for index in self._bfloats:
                 results[index] = results[index].view(self._outputs[index].numpy)
+            if outputs:
+                self._copy_out(results, outputs)
             return results
         except MemoryError as error:
             if isinstance(error, OutOfMemoryError):
@@ -359,7 +361,22 @@ class Program:
             if name not in names:
                 raise InputError(f"unknown output {name!r}; outputs are {', '.join(names)}")
         for port in self._outputs:
-            yield _output_array(port, outputs[port.name]) if port.name in outputs else None
+            target = _output_array(port, outputs[port.name]) if port.name in outputs else None
+            yield None if _is_copied(port) else target
+
+    def _copy_out(self, results: list[Any], outputs: Mapping[str, NDArray[Any]]) -> None:
+        """Results that kernels do not write, where the caller wants them."""
+        for index, port in enumerate(self._outputs):
+            if port.name not in outputs or not _is_copied(port):
+                continue
+            array, result = outputs[port.name], results[index]
+            if array.shape != result.shape:
+                raise InputError(
+                    f"the array given for output {port.name} has shape {list(array.shape)}, "
+                    f"but this run gives {list(result.shape)}"
+                )
+            np.copyto(array, result)
+            results[index] = array
 
 
 _BFLOAT16 = DType.BFLOAT16  # looking members up takes a while
@@ -476,9 +493,14 @@ def _contiguous(port: Port, array: NDArray[Any]) -> NDArray[Any]:
         ) from error
 
 
+def _is_copied(port: Port) -> bool:
+    """A tensor of numbers whose rank only the run tells: the core does not write it into arrays of the caller's."""
+    return port.opaque and port.element is None and port.dtype is not DType.OPAQUE
+
+
 def _output_array(port: Port, array: NDArray[Any]) -> object:
-    """An array that the core may write a result into."""
-    if port.opaque or not isinstance(array, np.ndarray):
+    """An array that a result may be written into, as the core takes it."""
+    if (port.opaque and not _is_copied(port)) or not isinstance(array, np.ndarray):
         raise InputError(f"output {port.name} cannot be written into a {type(array).__name__}")
     if array.dtype != port.numpy:
         raise InputError(

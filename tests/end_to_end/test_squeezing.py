@@ -6,12 +6,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import dvm_graph
-from dvm_graph.errors import ExecutionError
+from dvm_graph.errors import ExecutionError, InputError
 from tests.decompose.reference import session
 from tests.end_to_end.test_continuations import agrees
 from tests.end_to_end.test_control_flow import normal, parse
@@ -142,12 +144,38 @@ def test_a_branch_that_contradicts_itself_is_refused_when_it_is_taken(op: str) -
         model.run({"x": normal(1, 7, 1)})
 
 
-def test_beside_a_result_that_is_written_into_an_array() -> None:
+def test_results_written_into_arrays() -> None:
     proto = parse(
         "g (float[m, n] x) => (float[i] s, float[m, n] y) { s = Squeeze(x) y = Neg(x) }", 17
     )
+    model = dvm_graph.optimize(_of_any_rank(proto))
     x = np.arange(3, dtype=np.float32).reshape(1, 3)
-    given = np.empty_like(x)
-    s, _ = dvm_graph.optimize(_of_any_rank(proto)).run({"x": x}, outputs={"y": given})
-    np.testing.assert_array_equal(s, x[0])
-    np.testing.assert_array_equal(given, -x)
+    given = {"y": np.empty_like(x), "s": np.empty(3, np.float32)}
+    for names in (["y"], ["s"], ["s", "y"]):
+        s, y = model.run({"x": x}, outputs={name: given[name] for name in names})
+        np.testing.assert_array_equal(s, x[0])
+        np.testing.assert_array_equal(y, -x)
+        for name in names:
+            assert {"s": s, "y": y}[name] is given[name]
+    with pytest.raises(InputError, match=r"shape \[1, 3\], but this run gives \[3\]"):
+        model.run({"x": x}, outputs={"s": np.empty_like(x)})
+    with pytest.raises(InputError, match="float64"):
+        model.run({"x": x}, outputs={"s": np.empty(3)})
+    s, y = model.run({"x": x}, outputs={"y": x})
+    np.testing.assert_array_equal(s, [0, 1, 2])
+    np.testing.assert_array_equal(y, [[0, -1, -2]])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.bool_, np.int64])
+def test_results_written_into_arrays_of_other_types(dtype: Any) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = helper.make_graph(
+        [helper.make_node("Squeeze", ["x"], ["s"])],
+        "g",
+        [helper.make_tensor_value_info("x", kind, ["m", "n"])],
+        [helper.make_tensor_value_info("s", kind, None)],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    x, given = np.array([[0, 1, 2]]).astype(dtype), np.ones(3).astype(dtype)
+    dvm_graph.optimize(proto).run({"x": x}, outputs={"s": given})
+    np.testing.assert_array_equal(given, x[0])
