@@ -95,7 +95,7 @@ CubeProblem::CubeProblem(const NormalPlan& plan, const Target& target)
   dtype_ = plan.nodes[outer().node].dtype;
   const bool rounds = plan.nodes[outer().node].narrow_to == DType::bf16 && dtype_ == DType::f32;
   if (rounds || dtype_ == DType::i32) bundle_ = bundle_steps(multiplied());
-  possible_ = describe();
+  possible_ = rounds_alike(rounds) && describe();
   if (!possible_) return;
   shape_ = choose_block(blocks_, target_, target_.local_bytes);
   if (shape_.rows > 0 && reads_windows()) {
@@ -120,6 +120,16 @@ void CubeProblem::find_products() {
     product.k_axis = inner ? plan_.inner_k_axis : plan_.k_axis;
   }
   if (blocks_.products == 0) throw std::invalid_argument("a cube kernel holds no matmul");
+}
+
+// Bundles are of all products of a kernel or of none.
+bool CubeProblem::rounds_alike(bool rounds) const {
+  const auto agrees = [&](const Product& product) {
+    return (plan_.nodes[product.node].narrow_to == DType::bf16) == rounds;
+  };
+  return dtype_ != DType::f32 ||
+         (std::all_of(products_.begin(), products_.begin() + blocks_.products, agrees) &&
+          (!has_inner() || agrees(inner_)));
 }
 
 bool CubeProblem::costs_more() const {

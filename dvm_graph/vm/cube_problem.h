@@ -85,6 +85,7 @@ class CubeProblem {
  private:
   Product& outer() { return products_[0]; }
   void find_products();
+  bool rounds_alike(bool rounds) const;
   bool describe();
   bool describe_beside();
   bool describe_operands(Product& product) const;

@@ -156,6 +156,34 @@ def test_convolution(channels: int, size: int) -> None:
     assert np.allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("k", [64, 128])
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize("resident", [True, False])
+def test_behind_a_product_that_rounds_to_bytes(k: int, rows: int, resident: bool) -> None:
+    """It reads its weights packed, which no product in bf16 does: the two are kernels of their own."""
+    n, generator = 33, np.random.default_rng(k)
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+    g (float[m, {k}] a, uint8[{n}, {k // 64}, 32] w, float[{n}, {k // 64}] s, float[{n}, 5] b) => (float[m, 5] z)
+    {{ y = com.microsoft.MatMulNBits<K={k}, N={n}, bits=4, block_size=64, accuracy_level=4>(a, w, s)
+       t = Tanh(y) z = MatMul(t, b) }}""")
+    feeds = {
+        "w": generator.integers(0, 256, (n, k // 64, 32)).astype(np.uint8),
+        "s": generator.random((n, k // 64)).astype(np.float32) / 16,
+    }
+    for name, array in feeds.items():  # constants
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+        (given,) = (value for value in model.graph.input if value.name == name)
+        model.graph.input.remove(given)
+    a, b = normal(k, rows, k), normal(2, n, 5)
+    limits = dvm_graph.FusionLimits(weigh_resident=resident)
+    got = run_bf16(model, {"a": a, "b": b}, limits=limits)
+    if got is None:
+        return
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    (expected,) = session.run(None, {"a": a, "b": b})
+    assert_close(got, expected, ml_dtypes.bfloat16, n)
+
+
 def test_double_products_are_not_rounded() -> None:
     a, w = normal(1, 7, 33).astype(np.float64), normal(2, 33, 9).astype(np.float64)
     proto = parsed("g (double[m, 33] a) => (double[m, 9] y) { y = MatMul(a, w) }", w=w)
