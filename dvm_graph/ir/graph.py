@@ -38,6 +38,8 @@ BASIC = "dvm"
 
 
 _NO_USES: dict[Any, int] = {}
+_Waiting: TypeAlias = "tuple[int, Iterator[Value | None]]"
+"""The place of a node among others, and its operands behind the one that it waits for."""
 _CALLS = ("vendor", "control", "host")
 
 _NO_VERSION = 2**63 - 1
@@ -166,8 +168,9 @@ class Node:
 
     @property
     def output(self) -> Value:
-        assert len(self.outputs) == 1, self.name
-        return self.outputs[0]
+        """The only result."""
+        (output,) = self.outputs
+        return output
 
     def operand(self, index: int) -> Value | None:
         """The operand, or None when omitted or past the end."""
@@ -326,27 +329,31 @@ class Graph:
         return list(self._sorted)
 
     def _sort(self) -> list[Node]:
-        if self._stands_in_order():
-            return list(self._nodes)
-        order = {node: index for index, node in enumerate(self._nodes)}
-        nodes, result = list(order), []
-        waits_for = [
-            len([1 for value in node.inputs if value is not None and value.producer is not None])
-            for node in nodes
-        ]
-        ready = [index for index, count in enumerate(waits_for) if not count]
-        while ready:  # a heap
-            node = nodes[heapq.heappop(ready)]
-            result.append(node)
-            for value in node.outputs:
-                for user, uses in self._users.get(value, _NO_USES).items():
-                    index = order[user]
-                    waits_for[index] -= uses
-                    if not waits_for[index]:
-                        heapq.heappush(ready, index)
+        """Nodes as they stand; one that waits for others follows the last of them, before what stands behind it."""
+        nodes, result = list(self._nodes), list[Node]()
+        there: set[Node | None] = {None}
+        waiting: dict[Node | None, list[_Waiting]] = {}
+        """By one of those that they wait for."""
+        late: list[_Waiting] = []
+        """Those that wait for that one no longer: a heap."""
+        for place, node in enumerate(nodes):
+            left = iter(node.inputs)
+            while True:
+                for value in left:
+                    if value is not None and value.producer not in there:
+                        waiting.setdefault(value.producer, []).append((place, left))
+                        break
+                else:
+                    there.add(node)
+                    result.append(node)
+                    for other in waiting.pop(node, ()):
+                        heapq.heappush(late, other)
+                if not late:
+                    break
+                place, left = heapq.heappop(late)
+                node = nodes[place]
         if len(result) < len(nodes):
-            left = set(nodes).difference(result)
-            raise CompileError(f"the graph has a cycle: {self._cycle(left)}")
+            raise CompileError(f"the graph has a cycle: {self._cycle({*nodes}.difference(result))}")
         return result
 
     @staticmethod
@@ -372,16 +379,6 @@ class Graph:
                 needed.add(node)
                 pending += [value.producer for value in node.inputs if value is not None]
         return [node for node in self.sorted_nodes() if node in needed]
-
-    def _stands_in_order(self) -> bool:
-        """Whether producers stand before what reads them: then that is the order asked for."""
-        before: set[Node | None] = {None}
-        for node in self._nodes:
-            for value in node.inputs:
-                if value is not None and value.producer not in before:
-                    return False
-            before.add(node)
-        return True
 
     def users(self, value: Value) -> Set[Node]:
         """Nodes that use a value, each once, in the order of their first use: what there is now, so
