@@ -23,13 +23,24 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_made: WeakValueDictionary[tuple[type[Expression], tuple[Any, ...]], Any] = WeakValueDictionary()
+"""All that there are, by form and operands."""
+_making = RLock()
 
 
 class Expression:
-    """An integer that symbols tell. Two are equal where they are the same form of equal operands."""
+    """An integer that symbols tell. There is one of the same form of the same operands in a process, which is equal to
+    itself alone: dims are looked up so often that to compare or hash them by what they hold takes long.
+    """
 
-    __slots__ = ("_hash", "_text", "args", "order", "symbols")
+    __slots__ = ("__weakref__", "_text", "args", "order", "symbols")
     args: tuple[Any, ...]
     """Operands: Python's ints, and expressions."""
     order: tuple[Any, ...]
@@ -39,25 +50,26 @@ class Expression:
     rank = 4
     """Of the form among others."""
 
-    def __init__(self, *args: Any) -> None:
+    def __new__(cls, *args: Any) -> Self:
+        known: Self | None = _made.get((cls, args))
+        if known is None:
+            with _making:
+                known = _made.get((cls, args))
+                if known is None:
+                    known = super().__new__(cls)
+                    known._fill(*args)
+                    _made[cls, args] = known
+        return known
+
+    def _fill(self, *args: Any) -> None:
+        """Of one that is new, what it holds."""
         self.args = args
-        self._hash = hash((type(self), args))
         self.order = (self.rank, type(self).__name__, len(args), *map(order_of, args))
         self.symbols = frozenset().union(*map(symbols_of, args))
         self._text = ""
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if type(self) is not type(other) or not isinstance(other, Expression):
-            return False
-        return self._hash == other._hash and self.args == other.args
-
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies are made anew: hashes are of one process."""
+        """Copies are the same again; those in another process are made there."""
         return type(self), self.args
 
     def __str__(self) -> str:
@@ -105,19 +117,11 @@ class _Leaf(Expression):
 
     __slots__ = ("name",)
 
-    def __init__(self, name: str, symbols: frozenset[Symbol]) -> None:
+    def _named(self, name: str, symbols: frozenset[Symbol]) -> None:
         self.args = ()
         self.name = self._text = name
-        self._hash = hash((type(self), name))
         self.order = (self.rank, type(self).__name__, 0, name)
         self.symbols = symbols
-
-    __hash__ = Expression.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            type(self) is type(other) and isinstance(other, _Leaf) and self.name == other.name
-        )
 
 
 class Symbol(_Leaf):
@@ -126,9 +130,8 @@ class Symbol(_Leaf):
     __slots__ = ()
     rank = 0
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name, frozenset())
-        self.symbols = frozenset((self,))
+    def _fill(self, name: str) -> None:
+        self._named(name, frozenset((self,)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Symbol, (self.name,)
@@ -270,14 +273,14 @@ class BroadcastDim(IntegerForm):
 class Opaque(_Leaf):
     """A dim that is looked into no more, because it grew too large (`dims.MAX_WEIGHT`).
 
-    A leaf to whatever walks over expressions, and known by a digest of its definition: two of the
-    same are equal, and nothing else is known of one but its bounds. Runs compute it.
+    A leaf to whatever walks over expressions, named by a digest of its definition: nothing else is known of
+    one but its bounds. Runs compute it.
     """
 
     __slots__ = ("bounds", "definition")
 
-    def __init__(self, definition: Any, bounds: tuple[float, float]) -> None:
-        super().__init__(f"dim#{_digest(definition).hex()}", symbols_of(definition))
+    def _fill(self, definition: Any, bounds: tuple[float, float]) -> None:
+        self._named(f"dim#{_digest(definition).hex()}", symbols_of(definition))
         self.definition = definition
         self.bounds = bounds
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dvm_graph.symbolic import Dim, Symbols, dims, parse_dim
-from dvm_graph.symbolic.expressions import Add, Expression, Mul, Pow
+from dvm_graph.symbolic.expressions import Add, Expression, FloorDiv, Mul, Opaque, Pow
 from dvm_graph.symbolic.polynomial import polynomial
 from tests.symbolic.trees import NAMES, Tree
 
@@ -99,6 +101,22 @@ def test_orders_do_not_depend_on_how_an_expression_was_made() -> None:
     assert scaled.args == (6, A, B)
     assert isinstance(total, Add)
     assert isinstance(scaled, Mul)
+
+
+def test_there_is_one_of_each() -> None:
+    """Also where several threads make it at once, and of models that know nothing of each other."""
+    together = Barrier(8)
+
+    def made(_: int) -> list[Expression]:
+        together.wait()
+        symbols = Symbols()
+        a, b = symbols.get("one_of_a"), symbols.get("one_of_b")
+        return [a, Add(1, a), Mul(a, b), Pow(b, 2), Opaque(Add(a, b), (0, 9)), FloorDiv(b, a)]
+
+    with ThreadPoolExecutor(8) as pool:
+        each = list(pool.map(made, range(8)))
+    assert all(len(set(map(id, alike))) == 1 for alike in zip(*each, strict=True))
+    assert len({*each[0]}) == 6
 
 
 def test_copies_are_equal() -> None:
