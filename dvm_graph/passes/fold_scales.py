@@ -246,6 +246,8 @@ def _multiplied(weights: Row, by: Row) -> Row | None:
             sizes = np.abs(product)
             if not sizes.max() < np.inf:
                 return None
+            if sizes.min() >= least:  # as is mostly so
+                continue
             lost = (sizes < least) & (np.abs(own) >= least) & (factors != 0)
             if lost.any():
                 return None

@@ -158,6 +158,15 @@ def test_factors_that_stay(sketch: Sketch, factor: Array, dtype: DType) -> None:
     assert not fold_scales(sketch.graph, sketch.facts)
 
 
+@pytest.mark.parametrize(("factor", "folds"), [(_ROW, True), (_ROW * 1e-38, False)])
+def test_zeros_among_weights_lose_no_bits(sketch: Sketch, factor: Array, folds: bool) -> None:
+    weights = _WEIGHTS.copy()
+    weights[0, 0] = 0
+    y, _ = _product(sketch, weights)
+    sketch.graph.outputs = [sketch.build.mul(y, _row(sketch, factor))]
+    assert fold_scales(sketch.graph, sketch.facts) is folds
+
+
 def test_sums_of_whole_numbers_stay(sketch: Sketch) -> None:
     """They are exact, and what is rounded behind them may lie at a half."""
     y, _ = _product(sketch, np.rint(8 * _WEIGHTS))
