@@ -94,7 +94,7 @@ def check_at_run(plan: ModelPlan, coverage: Coverage) -> None:
 class _Prover:
     def __init__(self, plan: ModelPlan, facts: Facts) -> None:
         self._plan = plan
-        self._dims = plan.dims.dims()
+        self._dims = {**plan.dims.dims(), NO_SLOT: 0}
         self._regions = Regions(facts)
         self._guarded: dict[Slot, Regions | None] = {NO_SLOT: self._regions}
         self._guard: Slot = NO_SLOT
@@ -194,11 +194,8 @@ class _Prover:
         shape = self._plan.values[value].shape
         known = self._sizes.get(shape)
         if known is None:
-            known = self._sizes[shape] = product(self._dim(slot) for slot in shape)
+            known = self._sizes[shape] = product(self._dims[slot] for slot in shape)
         return known
-
-    def _dim(self, slot: Slot) -> Dim:
-        return 0 if slot == NO_SLOT else self._dims[slot]
 
     def _after(self, before: _Parts, box: Box) -> _Parts:
         known = self._parts.get((before, box))
@@ -282,16 +279,16 @@ class _Prover:
         if known is None:
             steps = self._steps(plan, node, access.strides)
             if node.op == "gather":
-                steps.append((self._dim(node.limit), self._dim(node.offset)))
+                steps.append((self._dims[node.limit], self._dims[node.offset]))
             if access.packed_panels:
-                steps.append((product(self._dim(slot) for slot in panels), 1))
+                steps.append((product(self._dims[slot] for slot in panels), 1))
             make = self._regions.stored if node.op == "store" else self._regions.read
-            known = self._boxes[key] = make(self._dim(access.offset), steps)
+            known = self._boxes[key] = make(self._dims[access.offset], steps)
         return known
 
     def _steps(self, plan: KernelPlan, node: PlanNode, strides: Sequence[Slot]) -> list[Step]:
         return [
-            (self._dim(plan.extents[axis]), self._dim(stride))
+            (self._dims[plan.extents[axis]], self._dims[stride])
             for axis, stride in enumerate(strides)
             if node.axes >> axis & 1
         ]
@@ -317,7 +314,7 @@ class _Prover:
         self, plan: KernelPlan, node: PlanNode, accesses: Sequence[Access]
     ) -> tuple[bool, list[Box]]:
         """Whether channels and windows are numbered within what there is, and what each access reads whole."""
-        size = {name: self._dim(slot) for name, slot in node.window_sizes.items()}
+        size = {name: self._dims[slot] for name, slot in node.window_sizes.items()}
         pixels = product(size[name] for name in PIXELS)
         weights = product(size[name] for name in WEIGHTS)
         windows = product(size[f"out_{name}"] for name in ("depth", "height", "width"))
@@ -329,5 +326,5 @@ class _Prover:
         for access, (count, period, more) in zip(accesses, parts, strict=False):
             steps = [*self._steps(plan, node, access.strides), *more]
             inside = inside and self._regions.within(self._regions.read(0, steps), period)
-            reads.append(self._regions.read(self._dim(access.offset), [(count, 1)]))
+            reads.append(self._regions.read(self._dims[access.offset], [(count, 1)]))
         return inside, reads

@@ -159,7 +159,8 @@ class Regions:
         while at >= 0:
             extent, stride = rest[at]
             end = mul(extent, stride)
-            for outer, (more, between) in enumerate(rest):
+            for outer in reversed(range(len(rest))):  # mostly the one right before it
+                more, between = rest[outer]
                 if outer != at and self._same(between, end):
                     rest[at] = (mul(more, extent), stride)
                     del rest[outer]

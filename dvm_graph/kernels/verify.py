@@ -152,35 +152,39 @@ class _KernelVerifier:
 
     def run(self) -> None:
         for at, node in enumerate(self._plan.nodes):
-            self._require((node.axes | node.reduce_axes) & ~self._bits == 0, at, "has no such axis")
+            if (node.axes | node.reduce_axes) & ~self._bits:
+                self._refuse(at, "has no such axis")
             self._check_operands(at, node)
             self._check_accesses(at, node)
         self._check_products()
 
-    def _require(self, holds: bool, at: int, complaint: str) -> None:
-        if not holds:
-            _refuse(self._plan, f"node {at}, {self._plan.nodes[at].op}, {complaint}")
+    def _refuse(self, at: int, complaint: str) -> NoReturn:
+        _refuse(self._plan, f"node {at}, {self._plan.nodes[at].op}, {complaint}")
 
     def _check_operands(self, at: int, node: PlanNode) -> None:
-        self._require(node.axes & node.reduce_axes == 0, at, "varies along an axis that it folds")
+        if node.axes & node.reduce_axes:
+            self._refuse(at, "varies along an axis that it folds")
         allowed = node.axes | node.reduce_axes
         for i in node.inputs:
-            self._require(0 <= i < at, at, "rests on a node behind it")
+            if not 0 <= i < at:
+                self._refuse(at, "rests on a node behind it")
             operand = self._plan.nodes[i]
             if node.op == "matmul":
                 continue
             if operand.axes & ~allowed:
-                self._require(False, at, f"loses axes of its operand {i}")
-            self._require(operand.op != "patches", at, "reads patches, which only products can")
+                self._refuse(at, f"loses axes of its operand {i}")
+            if operand.op == "patches":
+                self._refuse(at, "reads patches, which only products can")
 
     def _check_accesses(self, at: int, node: PlanNode) -> None:
         accesses = [node.access] if node.op in _ACCESSING else []
         accesses += [node.weights] if node.op in ("depthwise", "lookup") else []
         for access in accesses:
-            self._require(0 <= access < len(self._plan.accesses), at, "accesses nothing")
+            if not 0 <= access < len(self._plan.accesses):
+                self._refuse(at, "accesses nothing")
             for axis, stride in enumerate(self._plan.accesses[access].strides):
                 if stride != NO_SLOT and not node.axes >> axis & 1:
-                    self._require(False, at, "follows axes along which it does not vary")
+                    self._refuse(at, "follows axes along which it does not vary")
 
     def _check_products(self) -> None:
         plan = self._plan
@@ -196,8 +200,8 @@ class _KernelVerifier:
         for at in outer:
             self._check_product(at, plan.n_axis, plan.k_axis)
             first, other = plan.nodes[outer[0]], plan.nodes[at]
-            same = first.inputs[0] == other.inputs[0] and first.axes == other.axes
-            self._require(same, at, "has other rows than the first product")
+            if first.inputs[0] != other.inputs[0] or first.axes != other.axes:
+                self._refuse(at, "has other rows than the first product")
         for at in inner:
             self._check_product(at, plan.k_axis, plan.inner_k_axis)
             if at not in self._ancestors(outer[0]):
@@ -208,15 +212,17 @@ class _KernelVerifier:
         nodes = self._plan.nodes
         m, n, k = 1 << self._plan.m_axis, 1 << n_axis, 1 << k_axis
         a, b = nodes[at].inputs
-        self._require(nodes[at].axes & n != 0 and nodes[at].axes & k == 0, at, "has other columns")
-        self._require(nodes[b].op == "load", at, "has a B operand that is not in memory")
-        self._require(nodes[b].axes & m == 0, at, "has a B operand that varies along its rows")
-        outside = (nodes[a].axes | nodes[b].axes) & ~(nodes[at].axes | k)
-        self._require(outside == 0, at, "has operands that vary along more axes than it contracts")
+        if not nodes[at].axes & n or nodes[at].axes & k:
+            self._refuse(at, "has other columns")
+        if nodes[b].op != "load":
+            self._refuse(at, "has a B operand that is not in memory")
+        if nodes[b].axes & m:
+            self._refuse(at, "has a B operand that varies along its rows")
+        if (nodes[a].axes | nodes[b].axes) & ~(nodes[at].axes | k):
+            self._refuse(at, "has operands that vary along more axes than it contracts")
         for i in (a, *self._ancestors(a)):
-            self._require(
-                nodes[i].axes & n == 0 or i in self._b_operands(), i, "varies along the columns"
-            )
+            if nodes[i].axes & n and i not in self._b_operands():
+                self._refuse(i, "varies along the columns")
 
     def _b_operands(self) -> set[int]:
         return {node.inputs[1] for node in self._plan.nodes if node.op == "matmul"}
