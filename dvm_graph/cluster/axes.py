@@ -68,20 +68,22 @@ class AxisSpace:
             binding = bindings[atoms[0]]
             if binding is None:
                 return atoms if type(atoms) is tuple else tuple(atoms)
+            if len(binding) == 1 and bindings[binding[0]] is None:  # most that are bound
+                return binding
             return self._follow(atoms[0], binding)
         result: list[Atom] = []
         for atom in atoms:
             binding = bindings[atom]
             if binding is None:
                 result.append(atom)
+            elif len(binding) == 1 and bindings[binding[0]] is None:
+                result += binding
             else:
                 result += self._follow(atom, binding)
         return tuple(result)
 
     def _follow(self, atom: Atom, binding: Atoms) -> Atoms:
         """What a bound atom stands for, to which the atoms on the way are bound from now on."""
-        if len(binding) == 1 and self._bindings[binding[0]] is None:  # most are
-            return binding
         chain = [atom]
         free = binding
         while len(free) == 1 and (further := self._bindings[free[0]]) is not None:
@@ -143,7 +145,9 @@ class AxisSpace:
         until the caller rolls back.
         """
         first, second = self.resolve(left), self.resolve(right)
-        if first == second:
+        if first == second or (
+            len(first) == len(second) == 1 and self._make_one(first[0], second[0])
+        ):
             return None
         a, b = list(first), list(second)
         for end in (-1, 0):
@@ -205,18 +209,26 @@ class AxisSpace:
             a.pop(end)
             b.pop(end)
             return True
-        extent_x, extent_y = self._extents[x], self._extents[y]
-        if self.equal(extent_x, extent_y):
-            if self._rigid[x] and self._rigid[y]:
+        if self.equal(self._extents[x], self._extents[y]):
+            if not self._make_one(x, y):
                 return False
             a.pop(end)
             b.pop(end)
-            if self._rigid[x]:
-                self._bind(y, (x,))
-            else:
-                self._bind(x, (y,))
             return True
         return self._split(a, b, end) or self._split(b, a, end)
+
+    def _make_one(self, x: Atom, y: Atom) -> bool:
+        """Makes two free atoms one; False: their extents may differ, or both are rigid."""
+        extents = self._extents
+        if extents[x] != extents[y] and not self.equal(extents[x], extents[y]):
+            return False
+        if not self._rigid[x]:
+            self._bind(x, (y,))
+        elif not self._rigid[y]:
+            self._bind(y, (x,))
+        else:
+            return False
+        return True
 
     def _split(self, longer: list[Atom], shorter: list[Atom], end: int) -> bool:
         """Splits the atom at the end of `longer` so that one part is that of `shorter`."""

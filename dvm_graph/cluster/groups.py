@@ -127,10 +127,9 @@ class GroupGraph:
 
     def detour(self, producer: Group, consumer: Group) -> Group | None:
         """A group on another path from `producer` to `consumer`, which forbids merging them: the last one."""
-        ahead = _Ahead(self, producer, consumer)
-        if not ahead.pending:
+        if _ends_at(producer, consumer):
             return None
-        back = _Back(self, producer, consumer)
+        ahead, back = _Ahead(self, producer, consumer), _Back(self, producer, consumer)
         while ahead.pending and back.pending:
             group = ahead.step()
             if group is not None and consumer in group.after:
@@ -190,11 +189,10 @@ class GroupGraph:
 
     def _reorder(self, producer: Group, consumer: Group) -> None:
         """Moves what depends on `producer` behind `consumer`, or both behind what `consumer` depends on, and drops `producer`."""
-        ahead = _Ahead(self, producer, consumer)
-        if not ahead.pending:  # nothing else reads it, as is mostly so
+        if _ends_at(producer, consumer):
             self._order.remove(producer)
             return
-        back = _Back(self, producer, consumer)
+        ahead, back = _Ahead(self, producer, consumer), _Back(self, producer, consumer)
         while ahead.pending and back.pending:
             ahead.step()
             back.step()
@@ -258,6 +256,11 @@ class _Order:
     def _unlink(self, group: Group) -> None:
         before, behind = self._previous.pop(group), self._next.pop(group)
         self._next[before], self._previous[behind] = behind, before
+
+
+def _ends_at(producer: Group, consumer: Group) -> bool:
+    """Nothing but `consumer` reads the one, as is mostly so."""
+    return len(producer.after) == (consumer in producer.after)
 
 
 class _Ahead:

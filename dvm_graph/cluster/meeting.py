@@ -380,7 +380,9 @@ class GroupMeeting:
             if axis not in maybe:
                 if left == right:
                     continue
-                mismatch = self._unify_guarded(left, right, guards)
+                mismatch = self.space.unify(left, right)
+                if mismatch is None or self._unify_by_guards(left, right, guards):
+                    continue
             elif self.speculate:
                 mismatch = self._assume(left, right, guards)
             else:
@@ -389,22 +391,17 @@ class GroupMeeting:
                 return mismatch
         return None
 
-    def _unify_guarded(
-        self, left: Atoms, right: Atoms, guards: list[tuple[Dim, Dim]]
-    ) -> tuple[Dim, Dim] | None:
-        """Merges two axes whose extents are equal, or equal where the guards of either group hold."""
-        mismatch = self.space.unify(left, right)
-        if mismatch is None:
-            return None
+    def _unify_by_guards(self, left: Atoms, right: Atoms, guards: list[tuple[Dim, Dim]]) -> bool:
+        """Merges two axes whose extents are equal where the guards of either group hold."""
         said = (*self.producer.guards, *self.consumer.guards, *guards)
         if not said:
-            return mismatch
+            return False
         a, b = self.space.resolve(left), self.space.resolve(right)
         if len(a) != 1 or len(b) != 1:
-            return mismatch
+            return False
         if not self._follows(self.space.extent(a[0]), self.space.extent(b[0]), said):
-            return mismatch
-        return None if self.space.bind_assumed(a[0], b[0]) else mismatch
+            return False
+        return self.space.bind_assumed(a[0], b[0])
 
     def _follows(self, left: Dim, right: Dim, guards: Sequence[tuple[Dim, Dim]]) -> bool:
         """Whether two extents are equal where guards hold."""

@@ -74,7 +74,7 @@ def _used_outside(graph: Graph, nodes: Sequence[Node]) -> set[Value]:
         value
         for node in nodes
         for value in node.outputs
-        if graph.is_output(value) or any(user not in inside for user in graph.users(value))
+        if graph.is_output(value) or not graph.users(value) <= inside
     }
 
 
@@ -151,8 +151,8 @@ class _Splitter:
     def _load_views(self) -> None:
         """Relayouts join the one group that reads them."""
         for group in reversed(self._groups.groups):
-            stored = any(value in self._wanted for value in group.results)
-            if group.kind is PartKind.VIEW and len(group.after) == 1 and not stored:
+            alone = group.kind is PartKind.VIEW and len(group.after) == 1
+            if alone and self._wanted.isdisjoint(group.results):
                 self._try_merge(group, next(iter(group.after)))
 
     def _load_widened(self) -> None:
@@ -163,8 +163,8 @@ class _Splitter:
         if not widening:
             return
         for group in reversed(self._groups.groups):
-            stored = any(value in self._wanted for value in group.results)
-            if group.nodes[0] in widening and len(group.after) == 1 and not stored:
+            alone = group.nodes[0] in widening and len(group.after) == 1
+            if alone and self._wanted.isdisjoint(group.results):
                 reader = next(iter(group.after))
                 if reader.kind is PartKind.VECTOR:
                     self._try_merge(group, reader)
@@ -328,7 +328,7 @@ class _Splitter:
         outputs = tuple(
             value
             for value in group.results
-            if value in self._wanted or any(user not in inside for user in self._graph.users(value))
+            if value in self._wanted or not self._graph.users(value) <= inside
         )
         kind = _kind_of(group)
         subgraph = FusedSubgraph(
