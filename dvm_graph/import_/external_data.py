@@ -27,7 +27,7 @@ from dvm_graph.process import MappedFile, digest_of
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-_READ_UP_TO = 1 << 20
+READ_UP_TO = 1 << 20
 """Bytes of a file that is read rather than mapped."""
 
 
@@ -36,7 +36,7 @@ class ExternalData:
 
     def __init__(self, folder: Path | None, *, private: bool = False) -> None:
         self._folder = folder
-        self._read_up_to = None if private else _READ_UP_TO
+        self._read_up_to = None if private else READ_UP_TO
         self._maps: dict[str, Bytes] = {}
 
     def read(self, tensor: onnx.TensorProto, expected: int) -> Bytes:

@@ -34,8 +34,10 @@ from dvm_graph.errors import (
     checked_path,
 )
 from dvm_graph.import_.attributes import GRAPH_TYPES
+from dvm_graph.import_.external_data import READ_UP_TO
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.vendor_library import kernels
+from dvm_graph.process import MappedFile
 
 Source: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
 
@@ -101,13 +103,20 @@ def _parse(source: Source) -> tuple[onnx.ModelProto, Path | None]:
         )
     path = checked_path(source)
     try:
-        content = path.read_bytes()
+        content = _contents(path)
     except OSError as error:
         raise ModelError(f"cannot read model {str(path)!r}: {error.strerror}") from error
     return _decode(content, repr(str(path))), path.parent
 
 
-def _decode(content: bytes, what: str) -> onnx.ModelProto:
+def _contents(path: Path) -> bytes | memoryview:
+    """Weights of a large file are copied once, by the parser, from its pages."""
+    if path.stat().st_size <= READ_UP_TO:  # or it is none: pipes have no size
+        return path.read_bytes()
+    return memoryview(MappedFile.open(path))
+
+
+def _decode(content: bytes | memoryview, what: str) -> onnx.ModelProto:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)

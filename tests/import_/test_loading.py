@@ -30,6 +30,25 @@ def test_path_bytes_and_proto_give_the_same_graph(tmp_path: Path) -> None:
         assert graph.inputs[0].name == "x"
 
 
+@pytest.mark.parametrize("elements", [100, 1 << 19])
+def test_nothing_stays_of_the_file(tmp_path: Path, elements: int) -> None:
+    """Who writes to it once the model is loaded changes nothing, nor does who cuts it off."""
+    weights = np.arange(elements, dtype=np.float32)
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n"])
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(weights, "w")])
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    loaded = load_model(path, 100)
+    maps = Path("/proc/self/maps")
+    assert not maps.exists() or str(path) not in maps.read_text(encoding="utf-8")
+    path.write_bytes(b"")
+    np.testing.assert_array_equal(numpy_helper.to_array(loaded.initializers[0]), weights)
+    with pytest.raises(ModelError):
+        load_model(path, 100)
+
+
 def test_every_truncation_is_an_error_of_ours() -> None:
     model = parse("g (float[n, 2] x) => (float[n, 2] y) { z = Relu(x)\n y = Add(z, x) }")
     model.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
