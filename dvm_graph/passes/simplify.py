@@ -24,6 +24,7 @@ from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
 _Rule = Callable[[Node, Builder], Value | None]
+_VIEWS = ("reshape", "transpose", "broadcast_to")
 
 
 def simplify(graph: Graph, facts: Facts) -> bool:
@@ -258,20 +259,22 @@ def _covers(operands: list[Value | None], node: Node, builder: Builder) -> bool:
 
 def _hoist_over_view(node: Node, builder: Builder) -> Value | None:
     """Arithmetic with scalars moves before the view of its one other operand."""
-    tensors = [i for i, v in enumerate(node.inputs) if v is not None and _number(v) is None]
-    if len(tensors) != 1:
+    views = [v for v in node.inputs if v is not None and v.producer and v.producer.op in _VIEWS]
+    if len(views) != 1:
         return None
-    viewed = node.required(tensors[0])
+    (viewed,) = views
+    others = [v for v in node.inputs if v is not None and v is not viewed]
     view = viewed.producer
-    if view is None or view.op not in ("reshape", "transpose", "broadcast_to"):
+    if view is None or any(_number(v) is None for v in others):
         return None
     source = view.required(0)
     if not builder.graph.sole_use(viewed) or source.is_constant:
         return None
     if not _same_shape(viewed, node, builder):
         return None
-    operands = [_flat_scalar(v, builder) for v in node.inputs if v is not None]
-    operands[tensors[0]] = source
+    operands = [
+        source if v is viewed else _flat_scalar(v, builder) for v in node.inputs if v is not None
+    ]
     return builder.op(view.op, builder.op(node.op, *operands, **node.attrs), **view.attrs)
 
 
