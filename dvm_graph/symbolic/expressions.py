@@ -21,6 +21,7 @@ takes longer to load than most models to compile.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from threading import RLock
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 _made: WeakValueDictionary[tuple[type[Expression], tuple[Any, ...]], Any] = WeakValueDictionary()
 """All that there are, by form and operands."""
 _making = RLock()
+os.register_at_fork(
+    before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release
+)
 
 
 class Expression:

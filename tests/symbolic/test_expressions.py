@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dvm_graph.symbolic import Dim, Symbols, dims, parse_dim
-from dvm_graph.symbolic.expressions import Add, Expression, FloorDiv, Mul, Opaque, Pow
+from dvm_graph.symbolic.expressions import Add, Expression, FloorDiv, Mul, Opaque, Pow, _making
 from dvm_graph.symbolic.polynomial import polynomial
 from tests.symbolic.trees import NAMES, Tree
 
@@ -117,6 +120,26 @@ def test_there_is_one_of_each() -> None:
         each = list(pool.map(made, range(8)))
     assert all(len(set(map(id, alike))) == 1 for alike in zip(*each, strict=True))
     assert len({*each[0]}) == 6
+
+
+def test_a_child_makes_them_whatever_its_parent_was_at() -> None:
+    held = Event()
+
+    def hold() -> None:
+        with _making:
+            held.set()
+            time.sleep(0.1)
+
+    thread = Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # where it waits for a thread that it has not
+        Add(1, Symbols().get("of_a_child"))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
 
 
 def test_copies_are_equal() -> None:
