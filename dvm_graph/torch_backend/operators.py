@@ -10,6 +10,7 @@ from dvm_graph.torch_backend import (  # noqa: F401 - enter their operators into
     resizing,
     resizing_gradients,
     scattering,
+    special,
     strided,
     views,
     windows,
