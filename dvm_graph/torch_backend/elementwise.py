@@ -12,6 +12,7 @@ from dvm_graph.ir import DType, Value
 from dvm_graph.torch_backend.translation import (
     DTYPES,
     TABLE,
+    UNWRITTEN,
     Function,
     Number,
     Translation,
@@ -407,6 +408,11 @@ def _scalar(t: Translation, number: Any, **_: Any) -> Value:
 
 @entry(aten.zeros.default, aten.zeros_like.default)
 def _zeros(t: Translation, _: Any, **__: Any) -> Value:
+    return _full(t, _, 0)
+
+
+@entry(*UNWRITTEN)
+def _unwritten(t: Translation, *_: Any, **__: Any) -> Value:
     return _full(t, _, 0)
 
 

@@ -23,7 +23,7 @@ from torch._prims.rng_prims import run_with_rng_state
 from torch.fx import GraphModule, Node
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
-from dvm_graph.torch_backend.translation import is_operator
+from dvm_graph.torch_backend.translation import UNWRITTEN, is_operator
 
 _LAST_OF_TORCH = -1
 _LAST_PIECE = 0
@@ -52,8 +52,8 @@ def fuse_pieces(
 
 
 def is_filled(node: Node) -> bool:
-    """Whether a node makes rows of one number."""
-    return node.target is torch.ops.aten.full.default
+    """Whether a node makes rows of one number, which may be any."""
+    return node.target is torch.ops.aten.full.default or node.target in UNWRITTEN
 
 
 def is_seeded(target: object) -> bool:

@@ -58,6 +58,11 @@ TABLE: dict[Any, Function] = {}
 """By operators of torch."""
 VIEWS: set[str] = set()
 """Names of those that compute nothing."""
+UNWRITTEN = (
+    torch.ops.aten.new_empty_strided.default,
+    torch.ops.aten.empty_permuted.default,
+)
+"""Operators whose elements may be any numbers: what a part of is written to, and gradients of such."""
 UNSUPPORTED = (DvmError, AssertionError, LookupError, TypeError, ValueError)
 """What functions of the table raise for arguments that they do not take."""
 _ONNX_VERSION = 21

@@ -128,3 +128,24 @@ def test_views_that_a_function_of_a_user_gives_are_views() -> None:
         gradients.append(x.grad)
     assert gradients[0] is not None and gradients[1] is not None
     close(gradients[0], gradients[1])
+
+
+def test_writes_to_views_inside_of_a_module_cut_no_gradient(
+    pieces: list[Piece], stay: set[str]
+) -> None:
+    """A norm of instances gives a view of what it computes, which the activation behind it writes to."""
+    torch.manual_seed(0)
+    norm = torch.nn.InstanceNorm2d(4, affine=True)
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), norm, torch.nn.LeakyReLU(0.2, True))
+    compiled = torch.compile(module, backend=dvm, dynamic=True)
+    for extent in (6, 9):
+        x = torch.randn(2, 3, extent, 8)
+        found = []
+        for called in (compiled, module):
+            module.zero_grad()
+            result = called(x)
+            result.square().mean().backward()
+            found.append([result, *(each.grad for each in module.parameters())])
+        for mine, theirs in zip(*found, strict=True):
+            close(mine, theirs, 1.0)
+    assert len(pieces) == 2 and not stay
