@@ -18,6 +18,7 @@ from dvm_graph.errors import ExecutionError, ShapeError, UnsupportedError
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.kernels.plan import ModelPlan, Storage, VendorStep
 from dvm_graph.options import Options
+from dvm_graph.runtime import vendor
 from dvm_graph.runtime.assemble import assemble
 from tests.runtime.plans import F32, I64, PlanBuilder, call
 
@@ -311,7 +312,7 @@ def test_threads_spin_where_nobody_else_works(
             seen.append(given.get_session_config_entry("session.intra_op.allow_spinning"))
             super().__init__(model, given, **more)
 
-    monkeypatch.setattr(ort, "InferenceSession", Session)
+    monkeypatch.setattr(vendor, "vendor_session", lambda: Session)
     outputs = "float[b] y, float[n] z" if "Exp" in body else "float[b] y"
     text = f"""<ir_version: 9, opset_import: ["" : 17]>
         agraph (float[b, m, m] s, float[n] x) => ({outputs}) {{ {body} }}"""
