@@ -31,11 +31,11 @@ from weakref import WeakValueDictionary
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_made: WeakValueDictionary[tuple[type[Expression], tuple[Any, ...]], Any] = WeakValueDictionary()
+_MADE: WeakValueDictionary[tuple[type[Expression], tuple[Any, ...]], Any] = WeakValueDictionary()
 """All that there are, by form and operands."""
-_making = RLock()
+_MAKING = RLock()
 os.register_at_fork(
-    before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release
+    before=_MAKING.acquire, after_in_parent=_MAKING.release, after_in_child=_MAKING.release
 )
 
 
@@ -55,14 +55,14 @@ class Expression:
     """Of the form among others."""
 
     def __new__(cls, *args: Any) -> Self:
-        known: Self | None = _made.get((cls, args))
+        known: Self | None = _MADE.get((cls, args))
         if known is None:
-            with _making:
-                known = _made.get((cls, args))
+            with _MAKING:
+                known = _MADE.get((cls, args))
                 if known is None:
                     known = super().__new__(cls)
                     known._fill(*args)
-                    _made[cls, args] = known
+                    _MADE[cls, args] = known
         return known
 
     def _fill(self, *args: Any) -> None:

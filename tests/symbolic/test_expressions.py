@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dvm_graph.symbolic import Dim, Symbols, dims, parse_dim
-from dvm_graph.symbolic.expressions import Add, Expression, FloorDiv, Mul, Opaque, Pow, _making
+from dvm_graph.symbolic.expressions import _MAKING, Add, Expression, FloorDiv, Mul, Opaque, Pow
 from dvm_graph.symbolic.polynomial import polynomial
 from tests.symbolic.trees import NAMES, Tree
 
@@ -126,7 +126,7 @@ def test_a_child_makes_them_whatever_its_parent_was_at() -> None:
     held = Event()
 
     def hold() -> None:
-        with _making:
+        with _MAKING:
             held.set()
             time.sleep(0.1)
 
