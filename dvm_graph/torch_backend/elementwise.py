@@ -396,24 +396,14 @@ def _copy(t: Translation, _: Value, source: Any, *__: Any) -> Value:
     return t.builder.broadcast_to(t.value(source, t.dtype), t.shape)
 
 
-@entry(aten.zero.default)
-def _zero(t: Translation, _: Value) -> Value:
-    return _full(t, _, 0)
-
-
 @entry(aten.scalar_tensor.default)
 def _scalar(t: Translation, number: Any, **_: Any) -> Value:
     return t.value(number, t.dtype)
 
 
-@entry(aten.zeros.default, aten.zeros_like.default)
-def _zeros(t: Translation, _: Any, **__: Any) -> Value:
-    return _full(t, _, 0)
-
-
-@entry(*UNWRITTEN)
-def _unwritten(t: Translation, *_: Any, **__: Any) -> Value:
-    return _full(t, _, 0)
+@entry(aten.zero.default, aten.zeros.default, aten.zeros_like.default, *UNWRITTEN)
+def _zeros(t: Translation, *_: Any, **__: Any) -> Value:
+    return _full(t, None, 0)
 
 
 @entry(aten.ones.default, aten.ones_like.default)
