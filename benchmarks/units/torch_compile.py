@@ -7,7 +7,7 @@ network of images. Dropout is on in training, as it is when people train.
 
 Each engine has a process's modules of its own and takes its turn at each shape, in the order of rounds: times are medians
 over rounds, `first` is the time of the first step, compilation included, and `others` that of the first step at each
-further shape, together.
+further shape, together. `--engines eager,inductor,inductor_frozen,dvm,dvm_frozen`: those with parameters as constants, too.
 """
 
 from __future__ import annotations
@@ -96,9 +96,12 @@ def main(
 def _step(engine: str, module: torch.nn.Module, name: str, train: bool, threads: int) -> Step:
     own = copy.deepcopy(module)
     called: Callable[..., Any] = own
-    if engine != "eager":
-        options = {"options": {"cores": threads}} if engine == "dvm" else {}
-        called = torch.compile(own, backend=engine, dynamic=True, **options)
+    backend, _, frozen = engine.partition("_")
+    if backend != "eager":
+        options: dict[str, Any] = {"freezing": True} if frozen else {}
+        if backend == "dvm":
+            options["cores"] = threads
+        called = torch.compile(own, backend=backend, dynamic=True, options=options)
 
     def inputs(batch: int, size: int) -> dict[str, torch.Tensor]:
         if name in IMAGES:

@@ -8,6 +8,7 @@ each of which becomes a program for any extents. The rest stays in torch.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,13 +22,14 @@ from torch._prims.rng_prims import run_with_rng_state
 from torch.fx import GraphModule, Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dvm_graph.errors import DvmError, RescueWarning
+from dvm_graph.errors import DvmError, InputError, RescueWarning
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
 from dvm_graph.torch_backend.decompositions import DECOMPOSED
+from dvm_graph.torch_backend.freezing import Frozen, Run, kept_tensors
 from dvm_graph.torch_backend.operators import is_operator, is_supported
 from dvm_graph.torch_backend.partition import fuse_pieces, is_filled, is_seeded
-from dvm_graph.torch_backend.piece import ORDER, Order, compile_piece, inverse, order_of
+from dvm_graph.torch_backend.piece import CONSTANT, ORDER, Order, compile_piece, inverse, order_of
 from dvm_graph.torch_backend.resizing import WHOLE, whole
 from dvm_graph.torch_backend.results import hold_apart, own_results
 from dvm_graph.torch_backend.sizes import Sizes
@@ -53,7 +55,8 @@ def dvm(
     Args:
         module: the graph.
         inputs: tensors and sizes that it was traced with.
-        options: single fields of `dvm_graph.Options` (`options={"cores": 1}`).
+        options: single fields of `dvm_graph.Options` (`options={"cores": 1}`); `"freezing": True` takes parameters and
+            buffers of graphs that infer for constants (`freezing.py`).
         mode: torch passes it on; there are none.
 
     Raises:
@@ -61,15 +64,29 @@ def dvm(
     """
     del mode
     load_compiler()
-    chosen = Options().changed(dict(options or {}))
+    fields = dict(options or {})
+    freezing = fields.pop("freezing", False)
+    if not isinstance(freezing, bool):
+        raise InputError(f"option freezing is {freezing!r:.50}, but has to be True or False")
+    chosen = Options().changed(fields)
 
     orders: dict[str, Order] = {}
 
-    def forward(graph: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+    def forward(graph: GraphModule, _inputs: Sequence[Any]) -> Run:
         _mark_kept(graph)
         return _compile(graph, chosen, orders, own=own_results())
 
-    def backward(graph: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+    def inference(graph: GraphModule, _inputs: Sequence[Any]) -> Run:
+        own = own_results()
+
+        def compiled(constants: Mapping[int, torch.Tensor]) -> Run:
+            copied = GraphModule(graph, copy.deepcopy(graph.graph))
+            return _compile(copied, chosen, {}, own=own, constants=constants)
+
+        kept = kept_tensors(_placeholders(graph)) if freezing else ()
+        return Frozen(compiled, kept) if kept else compiled({})
+
+    def backward(graph: GraphModule, _inputs: Sequence[Any]) -> Run:
         _keep_what_is_read()
         laid = _lie_as_kept(graph, orders)
         return _compile(graph, chosen, orders, laid)
@@ -78,7 +95,10 @@ def dvm(
     for operator in WHOLE:
         decompositions.pop(operator, None)
     compiler = aot_autograd(
-        fw_compiler=forward, bw_compiler=backward, decompositions=decompositions
+        fw_compiler=forward,
+        bw_compiler=backward,
+        inference_compiler=inference,
+        decompositions=decompositions,
     )
     # Attention as its products and softmax, which fuse; the fused kernels of torch are opaque.
     with sdpa_kernel(SDPBackend.MATH), whole():
@@ -145,10 +165,15 @@ def _compile(
     orders: dict[str, Order],
     laid: Mapping[int, Order] | None = None,
     own: Collection[int] = (),
-) -> Callable[..., Any]:
+    constants: Mapping[int, torch.Tensor] | None = None,
+) -> Run:
     """`orders` gets those of the axes of what is kept for the backward pass, by name, where they are not as torch traced them;
-    `laid`: arguments to be laid out in an order; `own`: results that are to be no views.
+    `laid`: arguments to be laid out in an order; `own`: results that are to be no views; `constants`: arguments that are the
+    same tensors in each run.
     """
+    given = _placeholders(graph)
+    for at, tensor in (constants or {}).items():
+        given[at].meta[CONSTANT] = tensor
     _tell_what_is_drawn_again(graph)
     _read_in_any_order(graph)
     Sizes(graph).compute_from_arguments()
@@ -160,7 +185,7 @@ def _compile(
             continue
         inner = cut.get_submodule(node.target)
         sizes.give(node, inner)
-        _tell_orders(node, inner)
+        _tell_arguments(node, inner)
         free = {at: result for at, result in _results(node) if _is_free(result)}
         try:
             piece = compile_piece(inner, options, free)
@@ -219,10 +244,11 @@ def _note_order(result: Node, order: Order, orders: dict[str, Order]) -> None:
             _note_order(user, order, orders)
 
 
-def _tell_orders(call: Node, piece: GraphModule) -> None:
+def _tell_arguments(call: Node, piece: GraphModule) -> None:
     for placeholder, argument in zip(_placeholders(piece), call.args, strict=True):
-        if ORDER in argument.meta:
-            placeholder.meta[ORDER] = argument.meta[ORDER]
+        for known in (ORDER, CONSTANT):
+            if known in argument.meta:
+                placeholder.meta[known] = argument.meta[known]
 
 
 def _placeholders(graph: GraphModule) -> list[Node]:

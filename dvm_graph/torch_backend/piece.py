@@ -31,6 +31,8 @@ from dvm_graph.torch_backend.translation import (
 Order: TypeAlias = tuple[int, ...]
 ORDER = "dvm_order"
 """Of the axes of a tensor, among what a node of torch's graph knows."""
+CONSTANT = "dvm_constant"
+"""The tensor that an argument always is, there too."""
 
 
 _Input: TypeAlias = tuple[str, Order | None, torch.dtype | None]
@@ -102,11 +104,14 @@ def compile_piece(
         floats = [node for node in placeholders if isinstance(node.meta["val"], torch.SymFloat)]
         orders = {node: order_of(node) for node in tensors}
         for node, order in orders.items():
-            shape = shape_of(node, facts.symbols)
-            value = Value(
-                node.name, DTYPES[node.meta["val"].dtype], tuple(shape[axis] for axis in order)
-            )
-            graph.inputs.append(value)
+            if CONSTANT in node.meta:
+                array = _array(node.meta[CONSTANT]).transpose(order)
+                value = graph.constant(np.ascontiguousarray(array), node.name)
+            else:
+                shape = shape_of(node, facts.symbols)
+                dtype = DTYPES[node.meta["val"].dtype]
+                value = Value(node.name, dtype, tuple(shape[axis] for axis in order))
+                graph.inputs.append(value)
             translation.values[node] = translation.builder.transpose(value, inverse(order))
         for node in floats:
             graph.inputs.append(number_of(node))
@@ -135,9 +140,8 @@ def compile_piece(
             raise ShapeError(f"no argument tells what {unsolved[0]} is computed from")
         compiled = compile_graph(graph, facts, options)
         program = assemble(compiled.plan, options, release_packed=True)
-    types = {node: node.meta["val"].dtype for node in tensors} | dict.fromkeys(
-        floats, torch.float64
-    )
+    given = [node for node in tensors if CONSTANT not in node.meta]
+    types = {node: node.meta["val"].dtype for node in given} | dict.fromkeys(floats, torch.float64)
     inputs = [
         (node.name, orders.get(node), types.get(node)) if node in types or node in sizes else None
         for node in placeholders
