@@ -29,7 +29,7 @@ from dvm_graph.kernels.plan import (
     VendorStep,
 )
 from dvm_graph.options import Options
-from dvm_graph.runtime.contents import Contents
+from dvm_graph.runtime.contents import Contents, PackedArrays
 from dvm_graph.runtime.program import Port, Program
 from dvm_graph.runtime.recipe import Call, Recipe, make_program
 from dvm_graph.runtime.vendor_model import VendorThreads
@@ -38,11 +38,18 @@ if TYPE_CHECKING:
     from dvm_graph.runtime.vendor import VendorPartition
 
 
-def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False) -> Program:
+def assemble(
+    plan: ModelPlan,
+    options: Options,
+    *,
+    release_packed: bool = False,
+    packed: PackedArrays | None = None,
+) -> Program:
     """The program of a plan, on the host device that the options ask for.
 
     `release_packed` gives up the contents of constants that only live on as packed panels (shape and
-    dtype stay), so that weights are not in memory twice. The plan cannot be assembled again then.
+    dtype stay), so that weights are not in memory twice. The plan cannot be assembled again then. `packed`: panels that
+    programs of these options share, where constants of theirs are the same arrays.
 
     Raises:
         UnsupportedError: onnxruntime refuses a vendor partition.
@@ -51,7 +58,7 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
     return _assemble(
         plan,
         options,
-        Contents([plan, *_plans_inside(plan)], release_packed=release_packed),
+        Contents([plan, *_plans_inside(plan)], release_packed=release_packed, packed=packed),
     )
 
 

@@ -32,18 +32,45 @@ from dvm_graph.process import MappedFile, file_of
 from dvm_graph.runtime.block_packing import packed_blocks
 
 
+class PackedArrays:
+    """Panels of arrays, for programs of the same options that read these alike; they are forgotten with the arrays."""
+
+    def __init__(self) -> None:
+        self._packed: dict[tuple[Any, ...], tuple[weakref.ref[Any], _core.PackedConstant]] = {}
+        """By the id of an array, and as what and how it is packed."""
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def find(self, array: NDArray[Any], how: tuple[Any, ...]) -> _core.PackedConstant | None:
+        known = self._packed.get((id(array), *how))
+        return known[1] if known is not None and known[0]() is array else None
+
+    def keep(self, array: NDArray[Any], how: tuple[Any, ...], packed: _core.PackedConstant) -> None:
+        key, owner = (id(array), *how), weakref.ref(self)
+
+        def forget(dead: weakref.ref[Any]) -> None:
+            arrays = owner()
+            if arrays is not None and arrays._packed[key][0] is dead:  # ids come again
+                del arrays._packed[key]
+
+        self._packed[key] = weakref.ref(array, forget), packed
+
+
 class Contents:
     """Those of a model's constants, and of its bodies': `plans` are all of theirs."""
 
-    def __init__(self, plans: Sequence[ModelPlan], *, release_packed: bool) -> None:
-        self._packed: dict[tuple[Any, ...], tuple[weakref.ref[Any], _core.PackedConstant]] = {}
-        """By the id of an array, and as what and how it is packed; the array itself, since ids come again."""
+    def __init__(
+        self, plans: Sequence[ModelPlan], *, release_packed: bool, packed: PackedArrays | None
+    ) -> None:
+        """`packed`: what other programs share with this one."""
+        self._packed = PackedArrays() if packed is None else packed
         self._panels_to_come: Counter[int] = Counter()
         """Of constants that nothing else reads, by id."""
         if release_packed:
             kept = {id(value) for plan in plans for value in _read_unpacked(plan)}
-            packed = (id(source) for plan in plans for source in _packed(plan))
-            self._panels_to_come.update(source for source in packed if source not in kept)
+            sources = (id(source) for plan in plans for source in _packed(plan))
+            self._panels_to_come.update(source for source in sources if source not in kept)
 
     def fill(self, plan: ModelPlan, builder: _core.ModelBuilder) -> list[MappedFile]:
         """Hands them to the builder of a plan's program, and says which files some of them stay pages of."""
@@ -78,10 +105,11 @@ class Contents:
         panels: Panels,
         source: Value,
     ) -> None:
-        key = (id(source.data), source.dtype, dtype, replace(panels, source=0))
-        known = self._packed.get(key)
-        if known is not None and known[0]() is source.data:
-            builder.set_packed(index, known[1])
+        assert source.data is not None
+        how = (source.dtype, dtype, replace(panels, source=0))
+        known = self._packed.find(source.data, how)
+        if known is not None:
+            builder.set_packed(index, known)
             return
         array = _array(source)
         packed = builder.pack(
@@ -95,7 +123,7 @@ class Contents:
             panels.transformed,
             file_of(array) is not None,
         )
-        self._packed[key] = (weakref.ref(source.data), packed)
+        self._packed.keep(source.data, how, packed)
 
     def _release(self, source: Value) -> None:
         """Its contents, unless more panels are to be packed of them, or something else reads them."""

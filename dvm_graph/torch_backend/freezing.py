@@ -9,13 +9,20 @@ again, until it stays as it is for some calls, more of them after each change. W
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch._functorch.aot_autograd import MutationType
 from torch.fx import Node
+from torch.utils.weak import WeakTensorKeyDictionary
 
+from dvm_graph.options import Options
+from dvm_graph.runtime.contents import PackedArrays
+from dvm_graph.torch_backend.memory import array_of
+
+Array: TypeAlias = np.ndarray[Any, Any]
 Run: TypeAlias = Callable[[list[Any]], Any]
 _State: TypeAlias = tuple[torch.Tensor, int, int]
 """A tensor, where its elements lie, and how often it was written to."""
@@ -36,6 +43,30 @@ def kept_tensors(placeholders: Sequence[Node]) -> list[int]:
         and isinstance(placeholders[at].meta["val"], torch.Tensor)
         and all(isinstance(size, int) for size in placeholders[at].meta["val"].shape)
     ]
+
+
+_arrays: MutableMapping[torch.Tensor, tuple[int, int, Array]] = WeakTensorKeyDictionary()
+"""Of tensors that were constants: where its elements lay, how often it was written to, and its array."""
+_packed: list[tuple[Options, PackedArrays]] = []
+
+
+def constant_of(tensor: torch.Tensor, order: Sequence[int]) -> Array:
+    """Its elements, in memory in this order of its axes: one array for all graphs, while it stays as it is, so that they share panels."""
+    place, written = tensor.data_ptr(), tensor._version
+    known = _arrays.get(tensor)
+    if known is None or known[:2] != (place, written):
+        array = np.ascontiguousarray(array_of(tensor).transpose(order))
+        known = _arrays[tensor] = place, written, array
+    return known[2]
+
+
+def packed_arrays(options: Options) -> PackedArrays:
+    """The panels of all graphs that are compiled with these options."""
+    for known, arrays in _packed:
+        if known == options:
+            return arrays
+    _packed.append((options, PackedArrays()))
+    return _packed[-1][1]
 
 
 class Frozen:

@@ -1,11 +1,10 @@
-"""A piece of a graph as a program: tensors in and out share their memory with numpy's arrays."""
+"""A piece of a graph as a program."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 import torch
 
@@ -18,6 +17,8 @@ from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of, unsolved_dims
 from dvm_graph.symbolic.binders import needed_symbols, symbols_in
+from dvm_graph.torch_backend.freezing import constant_of, packed_arrays
+from dvm_graph.torch_backend.memory import array_of, tensor_of
 from dvm_graph.torch_backend.sizes import guards_of, ranges_of
 from dvm_graph.torch_backend.translation import (
     DTYPES,
@@ -72,11 +73,11 @@ class Piece(torch.nn.Module):
             elif order is None and argument >= 0:
                 feeds[name] = _size(argument)
             elif order is not None and argument.dtype is dtype:
-                feeds[name] = _array(argument).transpose(order)
+                feeds[name] = array_of(argument).transpose(order)
             else:
                 return self._module(*arguments)
         results = [
-            _tensor(array.transpose(order))
+            tensor_of(array.transpose(order))
             for array, order in zip(self._program.run(feeds, None), self._as_they_are, strict=True)
         ]
         return results[0] if self._single else tuple(results)
@@ -105,8 +106,7 @@ def compile_piece(
         orders = {node: order_of(node) for node in tensors}
         for node, order in orders.items():
             if CONSTANT in node.meta:
-                array = _array(node.meta[CONSTANT]).transpose(order)
-                value = graph.constant(np.ascontiguousarray(array), node.name)
+                value = graph.constant(constant_of(node.meta[CONSTANT], order), node.name)
             else:
                 shape = shape_of(node, facts.symbols)
                 dtype = DTYPES[node.meta["val"].dtype]
@@ -139,7 +139,8 @@ def compile_piece(
         if unsolved:
             raise ShapeError(f"no argument tells what {unsolved[0]} is computed from")
         compiled = compile_graph(graph, facts, options)
-        program = assemble(compiled.plan, options, release_packed=True)
+        packed = packed_arrays(options)
+        program = assemble(compiled.plan, options, release_packed=True, packed=packed)
     given = [node for node in tensors if CONSTANT not in node.meta]
     types = {node: node.meta["val"].dtype for node in given} | dict.fromkeys(floats, torch.float64)
     inputs = [
@@ -214,17 +215,3 @@ def _unknown_symbols(graph: Graph) -> list[Dim]:
 
 def _size(argument: int) -> np.ndarray[Any, Any]:
     return np.empty((argument, 0), np.uint8)
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    if tensor.dtype is torch.bfloat16:
-        array: np.ndarray[Any, Any] = tensor.detach().view(torch.uint16).numpy(force=True)
-        return array.view(ml_dtypes.bfloat16)
-    array = tensor.numpy(force=True)
-    return array
-
-
-def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(array)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ import pytest
 import dvm_graph
 from dvm_graph.options import Options
 from dvm_graph.runtime.assemble import assemble
+from dvm_graph.runtime.contents import PackedArrays
 from tests.runtime.plans import PlanBuilder, call, random
 
 OPTIONS = Options(cores=2)
@@ -49,6 +51,28 @@ def test_contents_stay_until_the_last_of_their_panels_is_packed() -> None:
     results = assemble(b.plan, OPTIONS, release_packed=True).run(feeds)
     for result, x in zip(results, feeds.values(), strict=True):
         np.testing.assert_allclose(result, x @ weights, rtol=1e-4, atol=1e-4)
+
+
+def test_programs_share_panels_of_one_array_while_it_lives() -> None:
+    shared = PackedArrays()
+
+    def panels(weights: Any) -> np.ndarray[Any, Any]:
+        b = PlanBuilder()
+        x, w, y = b.input("x", ("m", 16)), b.constant("w", weights), b.output("y", ("m", 24))
+        packed = b.panels(w)
+        b.launch([call(b.matmul(x, packed, y, packed=True))])
+        program = assemble(b.plan, OPTIONS, release_packed=True, packed=shared)
+        x_array = random(3, 16)
+        (result,) = program.run({"x": x_array})
+        np.testing.assert_allclose(result, x_array @ weights, rtol=1e-4, atol=1e-4)
+        return program.contents(packed)
+
+    weights = random(16, 24)
+    mine, again, other = panels(weights), panels(weights), panels(weights.copy())
+    assert np.shares_memory(mine, again) and not np.shares_memory(mine, other)
+    assert len(shared) == 1
+    del weights
+    assert len(shared) == 0
 
 
 def test_contents_that_a_kernel_reads_stay() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from dvm_graph.torch_backend.freezing import Frozen
+import dvm_graph
+from dvm_graph.torch_backend.freezing import Frozen, packed_arrays
 from dvm_graph.torch_backend.piece import Piece
 from tests.torch.closeness import close
 
@@ -90,6 +92,24 @@ def test_parameters_are_no_arguments(pieces: list[Piece]) -> None:
     (piece,) = pieces
     taken = [known for known in piece._inputs if known is not None]
     assert len(taken) == 1
+
+
+@torch.no_grad()
+def test_graphs_share_panels_as_long_as_there_is_a_module() -> None:
+    """A batch of 1 is a graph of its own."""
+    packed = packed_arrays(dvm_graph.Options(cores=2))
+    before = len(packed)
+    module = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 48)).eval()
+    compiled = torch.compile(module, backend="dvm", dynamic=True, options={**FREEZING, "cores": 2})
+    counts = []
+    for x in (torch.rand(3, 32), torch.rand(1, 32)):
+        close(compiled(x), module(x))
+        counts.append(len(packed))
+    assert counts == [before + 2, before + 2]
+    del module, compiled
+    torch._dynamo.reset()
+    gc.collect()
+    assert len(packed) == before
 
 
 @torch.no_grad()
