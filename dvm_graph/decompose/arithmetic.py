@@ -86,10 +86,12 @@ def along_axis(builder: Builder, vector: Value, axis: int, rank: int) -> Value:
     return builder.reshape(vector, (*shape, *(1,) * (rank - axis - len(shape))))
 
 
-def positions(builder: Builder, extent: Dim, axis: int, rank: int, start: Dim = 0) -> Value:
-    """int64 start, start + 1, ... along one axis; the other axes have extent 1."""
+def positions(
+    builder: Builder, extent: Dim, axis: int, rank: int, start: Dim = 0, step: Dim = 1
+) -> Value:
+    """int64 start, start + step, ... along one axis; the other axes have extent 1."""
     shape = tuple(extent if index == axis else 1 for index in range(rank))
-    return builder.iota(shape, axis, start, 1)
+    return builder.iota(shape, axis, start, step)
 
 
 def filled(builder: Builder, value: float, dtype: DType, shape: Sequence[Dim]) -> Value:

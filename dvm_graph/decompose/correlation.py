@@ -201,9 +201,8 @@ def _tap_by_tap(
 ) -> Value:
     """Rows by themselves first, each for all taps while it is in the caches."""
     for at, axis in enumerate(axes):
-        last = add(mul(sub(axis.size, 1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
-        before, after = axis.pads[0], maximum(0, sub(last, add(axis.extent, axis.pads[0])))
-        image = padded(builder, image, 1 + at, before, after, builder.scalar(0, image.dtype))
+        zero = builder.scalar(0, image.dtype)
+        image = padded(builder, image, 1 + at, axis.pads[0], axis.lacking, zero)
     batch, *places, channels = shape_of(image)
     own, results = int(channels) // groups, int(shape_of(factors)[-1]) // groups
     steps = [mul(channels, product(places[1 + at :])) for at in range(len(axes))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dvm_graph.decompose.arithmetic import widened, with_axis
+from dvm_graph.decompose.arithmetic import positions, widened, with_axis
 from dvm_graph.decompose.convolution import arranged, widened_weights
 from dvm_graph.decompose.image_points import Tap, linear, read_points, rows_of, tap_at
 from dvm_graph.decompose.operands import operand, required
@@ -77,10 +77,8 @@ def _displaced(
     read = []
     for at, axis in enumerate(axes):
         own = builder.reshape(part(builder, pairs, 3, at, 1), (images, shared, taps, points))
-        window = tuple(dim if index == at else 1 for index, dim in enumerate(size))
-        first = builder.iota((*window, 1, 1), at, neg(axis.pads[0]), axis.stride)
-        window = tuple(dim if index == at else 1 for index, dim in enumerate(kernel))
-        tap = builder.iota((1, 1, *window), 2 + at, 0, axis.dilation)
+        first = positions(builder, axis.size, at, 4, neg(axis.pads[0]), axis.stride)
+        tap = positions(builder, axis.kernel, 2 + at, 4, 0, axis.dilation)
         places = builder.broadcast_to(builder.add(first, tap), (*size, *kernel))
         places = builder.cast(builder.reshape(places, (points, taps)), offset.dtype)
         place = builder.add(places, builder.transpose(own, (0, 1, 3, 2)))

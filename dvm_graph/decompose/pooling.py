@@ -12,7 +12,7 @@ from functools import reduce
 
 import numpy as np
 
-from dvm_graph.decompose.arithmetic import dim_value, shifted, widened, without_axes
+from dvm_graph.decompose.arithmetic import dim_value, positions, shifted, widened, without_axes
 from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import padded
@@ -29,7 +29,7 @@ from dvm_graph.decompose.windows import (
 from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
-from dvm_graph.symbolic.dims import add, floordiv, maximum, mul, neg, product, sub
+from dvm_graph.symbolic.dims import add, floordiv, mul, neg, product
 
 _EXACT_AS_FLOATS = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 _FEW_TAPS = 9
@@ -141,9 +141,8 @@ def _with_indices(
     for at, axis in enumerate(axes):
         if _stays_inside(builder, axis):
             continue
-        after = maximum(0, sub(_reach(axis), add(axis.extent, axis.pads[0])))
         least = builder.scalar(-math.inf, x.dtype)
-        room = padded(builder, room, 2 + at, axis.pads[0], after, least)
+        room = padded(builder, room, 2 + at, axis.pads[0], axis.lacking, least)
     few = math.prod(axis.kernel for axis in axes) <= _FEW_TAPS
     number = (_number_tap_by_tap if few else _number_of_all_taps)(builder, room, y, axes)
     return y, _index(builder, x, axes, number, by_columns)
@@ -174,9 +173,7 @@ def _number_of_all_taps(
     count, kernel = len(axes), tuple(axis.kernel for axis in axes)
     taps = _view_of_taps(builder, room, y, axes, (0,) * count, kernel)
     greatest = builder.reshape(y, (*(1,) * count, *shape_of(y)))
-    places = [
-        builder.iota(_only(taps.rank, at, axis.kernel), at, 0, 1) for at, axis in enumerate(axes)
-    ]
+    places = [positions(builder, axis.kernel, at, taps.rank) for at, axis in enumerate(axes)]
     insides = [_inside(builder, axes, at, taps.rank, tap) for at, tap in enumerate(places)]
     found = _found(builder, taps, greatest, insides)
     total = math.prod(kernel)
@@ -224,13 +221,8 @@ def _view_of_taps(
     )
 
 
-def _reach(axis: WindowAxis) -> Dim:
-    """How many elements of the padded axis windows lie over."""
-    return add(mul(add(axis.size, -1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
-
-
 def _stays_inside(builder: Builder, axis: WindowAxis) -> bool:
-    return axis.pads[0] == 0 and builder.facts.prove_less_equal(_reach(axis), axis.extent).yes
+    return axis.pads[0] == 0 and builder.facts.prove_less_equal(axis.reach, axis.extent).yes
 
 
 def _inside(
@@ -241,9 +233,7 @@ def _inside(
     if _stays_inside(builder, axis):
         return None
     of_windows = rank - len(axes) + at
-    first = builder.iota(
-        _only(rank, of_windows, axis.size), of_windows, neg(axis.pads[0]), axis.stride
-    )
+    first = positions(builder, axis.size, of_windows, rank, neg(axis.pads[0]), axis.stride)
     distance = builder.scalar(axis.dilation, DType.INT64)
     place = builder.add(first, builder.mul(tap, distance))
     least, most = builder.scalar(0, DType.INT64), dim_value(builder, axis.extent)
@@ -267,12 +257,8 @@ def _index(
             builder.scalar(axis.kernel, DType.INT64),
         )
         tap = builder.mul(tap, dim_value(builder, mul(axis.dilation, step)))
-        first = builder.iota(
-            _only(x.rank, 2 + at, axis.size),
-            2 + at,
-            neg(mul(axis.pads[0], step)),
-            mul(axis.stride, step),
-        )
+        start, stride = neg(mul(axis.pads[0], step)), mul(axis.stride, step)
+        first = positions(builder, axis.size, 2 + at, x.rank, start, stride)
         index = builder.add(index, builder.add(first, tap))
     return index
 
@@ -281,10 +267,6 @@ def _steps(spatial: Sequence[Dim], by_columns: bool) -> list[Dim]:
     """How far neighbours along each axis lie apart."""
     ahead = [spatial[:at] if by_columns else spatial[at + 1 :] for at in range(len(spatial))]
     return [product(dims) for dims in ahead]
-
-
-def _only(rank: int, at: int, extent: Dim) -> tuple[Dim, ...]:
-    return tuple(extent if index == at else 1 for index in range(rank))
 
 
 @decomposition("AveragePool")
@@ -332,8 +314,7 @@ def _counts(
     whole = low == neg(axis.pads[0]) and (padded or axis.pads[1] == 0)
     if whole and axis.size == add(floordiv(everywhere, axis.stride), 1):
         return builder.scalar(axis.kernel, dtype)
-    shape = tuple(axis.size if index == at else 1 for index in range(rank))
-    first = builder.iota(shape, at, neg(axis.pads[0]), axis.stride)
+    first = positions(builder, axis.size, at, rank, neg(axis.pads[0]), axis.stride)
     before = _taps_below(builder, first, low, axis)
     below = builder.min(
         _taps_below(builder, first, high, axis), builder.scalar(axis.kernel, DType.INT64)

@@ -32,6 +32,16 @@ class WindowAxis:
     size: Dim
     """Positions of the window."""
 
+    @property
+    def reach(self) -> Dim:
+        """Elements of the padded axis that windows lie over."""
+        return add(mul(sub(self.size, 1), self.stride), self.dilation * (self.kernel - 1) + 1)
+
+    @property
+    def lacking(self) -> Dim:
+        """Elements behind the image that windows lie over."""
+        return maximum(0, sub(self.reach, add(self.extent, self.pads[0])))
+
 
 _POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})
 FLAT = WindowAxis(1, 1, 1, 1, (0, 0), 1)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dvm_graph.decompose.arithmetic import dim_value, widened
+from dvm_graph.decompose.arithmetic import dim_value, positions, widened
 from dvm_graph.decompose.pooling import taps_of
 from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.decompose.transposed_convolution import (
@@ -26,7 +26,7 @@ from dvm_graph.decompose.transposed_convolution import (
 from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_last
 from dvm_graph.ir import DType, Value, shape_of
 from dvm_graph.symbolic import Builder, Dim, add, sub
-from dvm_graph.symbolic.dims import maximum, mul, neg
+from dvm_graph.symbolic.dims import mul, neg
 from dvm_graph.torch_backend.translation import Translation, entry
 from dvm_graph.torch_backend.windows import each, window_axes
 
@@ -65,9 +65,7 @@ def _places(b: Builder, image: Value, axes: Sequence[WindowAxis]) -> Value:
     least = -math.inf if image.dtype.is_float else int(np.iinfo(image.dtype.numpy).min)
     greatest = b.scalar(least, image.dtype)
     for at, axis in enumerate(axes):
-        end = add(mul(sub(axis.size, 1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
-        after = maximum(0, sub(end, add(axis.extent, axis.pads[0])))
-        image = padded(b, image, 1 + at, axis.pads[0], after, greatest)
+        image = padded(b, image, 1 + at, axis.pads[0], axis.lacking, greatest)
     number = _first_tap(b, axes)
     for tap, numbers in enumerate(np.ndindex(*(axis.kernel for axis in axes))):
         found = image
@@ -85,8 +83,8 @@ def _first_tap(b: Builder, axes: Sequence[WindowAxis]) -> Value:
     """The number of the first one of each window that is in the image."""
     number = None
     for at, axis in enumerate(axes):
-        shape = _along(at, axes, axis.size)
-        before = b.iota(shape, 1 + at, add(axis.pads[0], axis.dilation - 1), -axis.stride)
+        begin = add(axis.pads[0], axis.dilation - 1)
+        before = positions(b, axis.size, 1 + at, 2 + len(axes), begin, -axis.stride)
         before = b.max(before, b.scalar(0, DType.INT64))
         first = b.cast(b.div(before, b.scalar(axis.dilation, DType.INT64)), DType.INT32)
         if number is not None:
@@ -105,16 +103,11 @@ def _place_of(b: Builder, number: Value, axes: Sequence[WindowAxis]) -> Value:
         step = reduce(mul, (axis.extent for axis in axes[at + 1 :]), 1)
         tap = b.div(number, b.scalar(later, DType.INT64)) if later > 1 else number
         tap = b.mod(tap, b.scalar(axis.kernel, DType.INT64)) if at else tap
-        shape = _along(at, axes, axis.size)
-        start = b.iota(shape, 1 + at, neg(mul(axis.pads[0], step)), mul(axis.stride, step))
+        begin, apart = neg(mul(axis.pads[0], step)), mul(axis.stride, step)
+        start = positions(b, axis.size, 1 + at, 2 + len(axes), begin, apart)
         along = b.add(start, b.mul(tap, dim_value(b, mul(axis.dilation, step))))
         place = b.add(place, along) if at else along
     return place
-
-
-def _along(at: int, axes: Sequence[object], extent: Dim) -> tuple[Dim, ...]:
-    """[batch, places..., channels] of one element but along a spatial axis."""
-    return (1, *(extent if axis == at else 1 for axis in range(len(axes))), 1)
 
 
 @entry(aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
@@ -136,9 +129,8 @@ def _max_pool_backward(
 
     def along(at: int, phase: int) -> Value:
         axis, step = axes[at], reduce(mul, (axis.size for axis in axes[at + 1 :]), 1)
-        begin = mul(sub(phase, axis.crop), step)
-        shape = _along(at, axes, axis.positions)
-        return b.iota(shape, 1 + at, begin, mul(axis.stride, step))
+        begin, apart = mul(sub(phase, axis.crop), step), mul(axis.stride, step)
+        return positions(b, axis.positions, 1 + at, 2 + len(axes), begin, apart)
 
     def given(taps: Sequence[Value], phases: Sequence[int]) -> Value:
         place = reduce(b.add, (along(at, phase) for at, phase in enumerate(phases)))
