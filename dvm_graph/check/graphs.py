@@ -489,7 +489,7 @@ def _check_shape(node: Node, array: Array, extents: Extents) -> None:
     """
     value = node.output
     deduced = extents.dims(shape_of(value))
-    where = f"{node.op} of {', '.join(node.origin) or node.name}"
+    where = f"{node.op} of {node.where}"
     if deduced != array.shape:
         raise _WrongShapeError(
             f"{where} gives {list(array.shape)}, but {list(deduced)} was deduced"

@@ -58,13 +58,8 @@ class Reference:
         attrs = self.extents.attrs(node)
         try:
             return compute(node.op, attrs, operands, node.output.dtype, rounds_to)
-        except (
-            ValueError,
-            OverflowError,
-        ) as error:  # shapes that only a run knows, which would refuse them
-            raise InputError(
-                f"{node.op} of {', '.join(node.origin) or node.name}: {error}"
-            ) from error
+        except (ValueError, OverflowError) as error:  # shapes that a run knows, and would refuse
+            raise InputError(f"{node.op} of {node.where}: {error}") from error
 
     def run(self, nodes: Iterable[Node]) -> None:
         """Computes nodes in topological order.

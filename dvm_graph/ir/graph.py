@@ -78,9 +78,9 @@ class Value:
     shape: Shape | None = None
     """None until deduced, or where only the run tells the rank (see `computable`)."""
     data: np.ndarray[Any, Any] | None = None
-    """Holding of a constant (possibly memory-mapped); read-only."""
+    """Contents of a constant (possibly memory-mapped); read-only."""
     elements: tuple[Dim, ...] | None = None
-    """Holding of a small integer tensor as dims, flat and row-major, where they are known."""
+    """Contents of a small integer tensor as dims, flat and row-major, where they are known."""
     producer: Node | None = None
     opaque_type: bytes = b""
     """Serialised ONNX TypeProto: that of an OPAQUE value where known, else what the model declares a
@@ -160,6 +160,11 @@ class Node:
     """Bodies of control-flow operators, in attribute order."""
     bodies: tuple[Graph, ...] = ()
     """Of `control` operators (`ir.control`): the bodies as graphs of basic operators, each closed."""
+
+    @property
+    def where(self) -> str:
+        """The ONNX nodes it came from, or else its own name: for errors and reports."""
+        return ", ".join(self.origin) or self.name
 
     @property
     def is_call(self) -> bool:

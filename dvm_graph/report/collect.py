@@ -67,7 +67,7 @@ def _vendor_operators(compiled: Compiled) -> Iterator[str]:
     """Those of bodies, too, which may run more often than once, or never."""
     for node in compiled.report.vendor:
         if node.op == "vendor":
-            yield f"{node.attrs['op']} ({_title(node)})"
+            yield f"{node.attrs['op']} ({node.where})"
     for body in compiled.bodies.values():
         yield from _vendor_operators(body)
 
@@ -164,7 +164,7 @@ class _Collector:
         constants = [value for value in operands if value.is_constant]
         is_call = kind is not SubgraphKind.HOST
         return Subgraph(
-            name=_title(node),
+            name=node.where,
             kind=kind,
             operators=(_operator(node),),
             inputs=tuple(self.tensor(value) for value in self._sources(operands)),
@@ -248,10 +248,6 @@ def _operator(node: Node) -> Operator:
     is_view = OPERATORS[node.op].kind in (Kind.VIEW, Kind.UNPACK)
     name = node.attrs["op"] if node.is_call else node.op
     return Operator(node.name, name, is_view, node.origin)
-
-
-def _title(node: Node) -> str:
-    return ", ".join(node.origin) or node.name
 
 
 def _bytes(value: Value) -> int:

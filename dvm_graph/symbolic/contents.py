@@ -298,8 +298,9 @@ def _gather(node: Node, operands: Sequence[Value]) -> list[Dim]:
     extent = shape_of(x)[axis]
     for i in wanted:
         if not -extent <= i < extent:
-            origin = ", ".join(node.origin) or node.name
-            raise ShapeError(f"gather of {origin}: index {i} is outside an axis of extent {extent}")
+            raise ShapeError(
+                f"gather of {node.where}: index {i} is outside an axis of extent {extent}"
+            )
     positions = np.array(wanted, np.int64).reshape(index.shape)
     return _picked(x, _positions(x).take(positions, axis, mode="wrap"))
 

@@ -57,8 +57,7 @@ def evaluate_constant(
     try:
         data = apply(node.op, node.attrs, arrays)
     except IndexError as error:
-        origin = ", ".join(node.origin) or node.name
-        raise ShapeError(f"{node.op} of {origin}: {error}") from error
+        raise ShapeError(f"{node.op} of {node.where}: {error}") from error
     with np.errstate(all="ignore"):
         rounded = data.astype(result.dtype.numpy, copy=False)
         if node.op != "cast" and result.dtype in _HALVES:

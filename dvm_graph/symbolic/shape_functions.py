@@ -99,7 +99,7 @@ def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
 def describe(node: Node) -> str:
     """An operator application in words, for errors: name, ONNX origin, operand shapes."""
     operands = ", ".join("none" if value is None else repr(value) for value in node.inputs)
-    return f"{node.op} of {', '.join(node.origin) or node.name} ({operands})"
+    return f"{node.op} of {node.where} ({operands})"
 
 
 def broadcast_shapes(node: Node, shapes: Sequence[Shape], facts: Facts) -> Shape:
