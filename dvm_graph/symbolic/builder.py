@@ -57,20 +57,18 @@ class Builder(OperatorMethods):
         Raises:
             ShapeError: operands whose shapes contradict the operator or each other.
             ModelError: operands of wrong number or dtypes.
-        TypeError: the result is of a type that only vendor operators know.
+            TypeError: the result is of a type that only vendor operators know.
         """
         self.facts.meter.step()
         trivial = _TRIVIAL.get(name)
         if trivial is not None and trivial(operands, attrs, self.facts):
             return operands[0]
-        result = Value("", operands[-1].dtype if operands else DType.INT64)
-        origin, metadata, _ = self.inside
-        node = Node("", name, operands, (result,), attrs, origin=origin, metadata=metadata)
-        infer(node, self.facts)
+        node = self._node(name, operands, attrs)
+        result = node.outputs[0]
         if result.dtype is DType.OPAQUE:
             raise TypeError(f"{describe(node)}: kernels do not compute with this type")
         known = self._known(node, result)
-        return self._insert(node, result) if known is None else known
+        return self._insert(node) if known is None else known
 
     def scalar(self, value: float | int | bool, dtype: DType) -> Value:
         """A constant of rank 0."""
@@ -110,9 +108,9 @@ class Builder(OperatorMethods):
         known = self._dims.get(key)
         if known is not None and known.producer in self.graph:
             return known
-        value = self._source_of_dims(elements, shape)
+        value = self._insert(self._node("dims", (), {"elements": elements, "shape": shape}))
         if dtype is not DType.INT64:
-            value = self._cast_dims(value, dtype)
+            value = self._insert(self._node("cast", (value,), {"dtype": dtype}))
         self._dims[key] = value
         return value
 
@@ -125,21 +123,13 @@ class Builder(OperatorMethods):
         """Keeps a result for those that would compute the same."""
         self._shared[key] = value
 
-    def _source_of_dims(self, elements: tuple[Dim, ...], shape: tuple[int, ...]) -> Value:
+    def _node(self, name: str, operands: tuple[Value, ...], attrs: dict[str, Any]) -> Node:
+        """A node whose result is deduced, in no graph yet."""
         result = Value("", DType.INT64)
-        attrs = {"elements": elements, "shape": shape}
         origin, metadata, _ = self.inside
-        node = Node("", "dims", (), (result,), attrs, origin=origin, metadata=metadata)
+        node = Node("", name, operands, (result,), attrs, origin=origin, metadata=metadata)
         infer(node, self.facts)
-        return self._insert(node, result)
-
-    def _cast_dims(self, value: Value, dtype: DType) -> Value:
-        result = Value("", dtype)
-        origin, metadata, _ = self.inside
-        attrs = {"dtype": dtype}
-        node = Node("", "cast", (value,), (result,), attrs, origin=origin, metadata=metadata)
-        infer(node, self.facts)
-        return self._insert(node, result)
+        return node
 
     def _known(self, node: Node, result: Value) -> Value | None:
         """A value that stands for the result without computing anything."""
@@ -151,7 +141,8 @@ class Builder(OperatorMethods):
         data = evaluate_constant(node, MAX_ELEMENTS)
         return None if data is None else self.constant(data)
 
-    def _insert(self, node: Node, result: Value) -> Value:
+    def _insert(self, node: Node) -> Value:
+        result = node.outputs[0]
         node.name = result.name = self.graph.unique_name(f"{self.inside[2]}{node.op}")
         self.most_axes = max(self.most_axes, _loops(node))
         self.graph.add(node)
