@@ -145,7 +145,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         ShapeError: b is the number 0 and a is another.
     """
     if isinstance(a, int) and isinstance(b, int):
-        return a // b if b else divide_by_zero(a)
+        return a // b if b else _divide_by_zero(a)
     return _floordiv(a, b)
 
 
@@ -165,7 +165,7 @@ def truncdiv(a: Dim, b: Dim) -> Dim:
             return floordiv(maximum(a, 0), b)
     if isinstance(a, int) and isinstance(b, int):
         if b == 0:
-            return divide_by_zero(a)
+            return _divide_by_zero(a)
         quotient = abs(a) // abs(b)
         return quotient if (a < 0) == (b < 0) else -quotient
     magnitude = floordiv(maximum(a, neg(a)), maximum(b, neg(b)))
@@ -180,7 +180,7 @@ def mod(a: Dim, b: Dim) -> Dim:
         ShapeError: b is the number 0 and a is another.
     """
     if isinstance(a, int) and isinstance(b, int):
-        return a % b if b else divide_by_zero(a)
+        return a % b if b else _divide_by_zero(a)
     return _mod(a, b)
 
 
@@ -404,7 +404,7 @@ def _degree(monomial: Monomial) -> int:
     return sum(power for _, power in monomial)
 
 
-def divide_by_zero(a: int) -> int:
+def _divide_by_zero(a: int) -> int:
     if a:
         raise ShapeError(f"a dim divides {a} by 0")
     return 0
@@ -497,8 +497,12 @@ def _divide_terms(poly: Polynomial, number: int, factors: Monomial) -> Polynomia
 
 def _within(a: Dim, b: Dim) -> bool:
     """Whether certainly 0 <= a < b."""
-    below = plus(difference(b, a), polynomial(-1))
-    return nonnegative(polynomial(a)) and nonnegative(below)
+    return nonnegative(polynomial(a)) and _is_below(a, b)
+
+
+def _is_below(a: Dim, b: Dim) -> bool:
+    """Whether certainly a < b."""
+    return nonnegative(plus(difference(b, a), polynomial(-1)))
 
 
 @lru_cache(maxsize=_MEMO)
@@ -545,13 +549,10 @@ def _covers(winner: Dim, other: Dim, largest: bool) -> bool:
 @lru_cache(maxsize=_MEMO)
 def _equal(a: Dim, b: Dim) -> Dim:
     a, b = _light(a, b)
-    gap = difference(a, b)
-    constant = constant_of(gap)
+    constant = constant_of(difference(a, b))
     if constant is not None:
         return int(constant == 0)
-    if nonnegative(plus(gap, polynomial(-1))) or nonnegative(
-        plus(difference(b, a), polynomial(-1))
-    ):
+    if _is_below(b, a) or _is_below(a, b):
         return 0
     number, other = (a, b) if isinstance(a, int) else (b, a)
     if isinstance(number, int) and bounds(other) == (0, 1):
@@ -562,7 +563,7 @@ def _equal(a: Dim, b: Dim) -> Dim:
 @lru_cache(maxsize=_MEMO)
 def _less(a: Dim, b: Dim) -> Dim:
     a, b = _light(a, b)
-    if nonnegative(plus(difference(b, a), polynomial(-1))):
+    if _is_below(a, b):
         return 1
     return 0 if nonnegative(difference(a, b)) else forms.Less(a, b)
 

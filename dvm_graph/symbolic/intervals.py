@@ -201,31 +201,17 @@ def _relax_mod(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Rel
     return [plus(rest, polynomial(top), scale)], any
 
 
-def _relax_min(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    choices = [plus(rest, polynomial(arg), scale) for arg in atom.args]
-    return choices, all if scale > 0 else any
-
-
-def _relax_max(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    choices = [plus(rest, polynomial(arg), scale) for arg in atom.args]
-    return choices, any if scale > 0 else all
-
-
-def _relax_select(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    return [plus(rest, polynomial(arg), scale) for arg in atom.args[1:]], all
-
-
-def _relax_broadcast(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    return [plus(rest, polynomial(arg), scale) for arg in atom.args], all
+def _relax_choice(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
+    """An atom that is one of its operands; whichever it is, a maximum is no less than any, and a minimum no more."""
+    operands = atom.args[1:] if isinstance(atom, Select) else atom.args
+    choices = [plus(rest, polynomial(operand), scale) for operand in operands]
+    return choices, any if isinstance(atom, Max if scale > 0 else Min) else all
 
 
 _RELAXATIONS: dict[type, Callable[[Atom, Any, Polynomial, Ranges], _Relaxed]] = {
     FloorDiv: _relax_floordiv,
     Mod: _relax_mod,
-    Min: _relax_min,
-    Max: _relax_max,
-    Select: _relax_select,
-    BroadcastDim: _relax_broadcast,
+    **dict.fromkeys((Min, Max, Select, BroadcastDim), _relax_choice),
 }
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from dvm_graph.symbolic import expressions as forms
-from dvm_graph.symbolic.dims import divide_by_zero, opaque_leaves
+from dvm_graph.symbolic.dims import floordiv, mod, opaque_leaves
 from dvm_graph.symbolic.facts import Check, Relation
 from dvm_graph.symbolic.polynomial import Dim
 
@@ -37,20 +37,12 @@ def _fits(number: int) -> bool:
     return -_LARGEST - 1 <= number <= _LARGEST
 
 
-def _floordiv(a: int, b: int) -> int:
-    return a // b if b else divide_by_zero(a)
-
-
-def _mod(a: int, b: int) -> int:
-    return a % b if b else divide_by_zero(a)
-
-
 OPS: dict[str, Callable[[int, int], int]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
-    "floordiv": _floordiv,
-    "mod": _mod,
+    "floordiv": floordiv,
+    "mod": mod,
     "min": min,
     "max": max,
     "eq": lambda a, b: int(a == b),
