@@ -14,17 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dvm_graph.errors import InputError, OutOfMemoryError
-from dvm_graph.ir import Dim, DType, Graph, Value
+from dvm_graph.ir import Array, Dim, DType, Graph, Value
 
 if TYPE_CHECKING:
     from dvm_graph.description import TensorInfo
     from dvm_graph.model import Model
     from dvm_graph.symbolic import Facts
 
-Array = NDArray[Any]
 
 DEFAULT_EXTENT = 2
 """Of dims that are not given."""

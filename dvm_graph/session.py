@@ -16,18 +16,17 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from onnxruntime import OrtValue
 
 from dvm_graph.description import TensorInfo
 from dvm_graph.errors import DvmError, InputError
-from dvm_graph.ir import ModelMetadata
+from dvm_graph.ir import Array, ModelMetadata
 from dvm_graph.model import open_model
 from dvm_graph.options import DEFAULTS, Options
 from dvm_graph.runtime import RunOptions
 from dvm_graph.runtime.ort_values import array_over, as_ort, from_ort
 
-Array = NDArray[Any]
 Provider = str | tuple[str, Mapping[str, Any]]
 
 CPU_PROVIDER = "CPUExecutionProvider"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from dvm_graph.errors import ShapeError
+from dvm_graph.ir import Array
 
-Array: TypeAlias = np.ndarray[Any, Any]
 _Operands: TypeAlias = Sequence[Array | None]
 
 _LARGEST = (2**31 - 1, 2**63 - 1)

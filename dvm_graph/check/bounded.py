@@ -18,14 +18,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from dvm_graph.ir import OPERATORS, DType, Kind
+from dvm_graph.ir import OPERATORS, Array, DType, Kind
 from dvm_graph.ir.numeric import MAPS, apply, highest, rounded_blocks
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 _DIGITS = {DType.FLOAT64: 52, DType.FLOAT32: 24, DType.FLOAT16: 11, DType.BFLOAT16: 8}
 """Of the significand; one less for float64, which is the reference's own type, too."""

@@ -7,7 +7,6 @@ Bodies of control flow are computed as the graph around them is: by their basic 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,11 +17,10 @@ from dvm_graph.check.oracle import run_vendor, stored
 from dvm_graph.check.own_operators import OWN, compute_own
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import ShapeError
-from dvm_graph.ir import Graph, Node, Value
+from dvm_graph.ir import Array, Graph, Node, Value
 from dvm_graph.ir.control import Turns, bodies_of_turns, captures
 from dvm_graph.symbolic import Symbol
 
-Array: TypeAlias = np.ndarray[Any, Any]
 _MOST_TURNS = 1 << 12
 """A body that does not end, on numbers drawn at random, ends here."""
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
 from dvm_graph.check.bounded import Bounded, differs
 from dvm_graph.check.findings import Subject
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from dvm_graph.ir import Array
 
 
 def compare(got: Array, wanted: Bounded, subject: Subject) -> tuple[str, float]:

@@ -32,11 +32,9 @@ from dvm_graph.check.inputs import STYLES, draw, index_range
 from dvm_graph.check.oracle import Oracle, boxed
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import DvmError, InputError, ShapeError
-from dvm_graph.ir import DType, Graph, Node, Value, shape_of
+from dvm_graph.ir import Array, DType, Graph, Node, Value, shape_of
 from dvm_graph.pipeline import PASSES, Done
 from dvm_graph.symbolic import Facts, Symbol, symbols_of
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 _LARGE = 1 << 24
 """Elements of constants from which on one assignment of extents has to do."""

@@ -9,14 +9,11 @@ within what indices may be where something is looked up.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from dvm_graph.check.extents import Extents
-from dvm_graph.ir import DType, Node
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from dvm_graph.ir import Array, DType, Node
 
 FREE = (-9, 10)
 """Bounds of integers that may be anything else as well."""

@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from dvm_graph.check.places import Places, calls_of, identity, read
 from dvm_graph.check.reference import Reference
 from dvm_graph.cluster import FusedSubgraph
 from dvm_graph.errors import DvmError, InputError
-from dvm_graph.ir import OPERATORS, DType, Kind
+from dvm_graph.ir import OPERATORS, Array, DType, Kind
 from dvm_graph.ir.numeric import strided_indices
 from dvm_graph.kernels.plan import (
     NO_SLOT,
@@ -48,8 +48,6 @@ from dvm_graph.kernels.plan import (
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled
 from dvm_graph.runtime.assemble import assemble
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 _ADDING = (Kind.REDUCE, Kind.MATRIX, Kind.WINDOW)
 _MOST_POINTS = 1 << 20

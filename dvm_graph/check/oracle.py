@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,7 @@ from dvm_graph.check.findings import Finding, Subject
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.import_ import cuts_sums_of_bytes
-from dvm_graph.ir import DType, Graph, Node, Value
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from dvm_graph.ir import Array, DType, Graph, Node, Value
 
 _SLACK = 64.0
 _SMALL_PART = 2.0**-18

@@ -7,13 +7,12 @@ inputs of such are drawn.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from dvm_graph.ir import Node
+from dvm_graph.ir import Array, Node
 
-Array: TypeAlias = np.ndarray[Any, Any]
 _Meaning: TypeAlias = Callable[[Node, Sequence[Array]], "Array | list[Array]"]
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import Any
 
 from dvm_graph.check.extents import Extents
 from dvm_graph.cluster import FusedSubgraph, Launch
-from dvm_graph.ir import Value
+from dvm_graph.ir import Array, Value
 from dvm_graph.ir.numeric import strided_indices
 from dvm_graph.kernels.plan import KernelCall, LaunchStep, ModelPlan, PlanValue
 from dvm_graph.kernels.value_table import Place, ValueTable
 from dvm_graph.pipeline import Compiled
 from dvm_graph.symbolic import DimTable
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def calls_of(compiled: Compiled) -> Iterator[tuple[FusedSubgraph, KernelCall]]:

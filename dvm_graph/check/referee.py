@@ -7,7 +7,6 @@ operators compute in their own types.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,12 +15,10 @@ from dvm_graph.check.extents import Extents
 from dvm_graph.check.reference import Reference
 from dvm_graph.decompose import decompose
 from dvm_graph.import_ import import_onnx
-from dvm_graph.ir import Node, Value
+from dvm_graph.ir import Array, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Source
 from dvm_graph.symbolic import Facts, Symbol, Symbols
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def float64_outputs(source: Source, feeds: Mapping[str, Array]) -> list[Array]:

@@ -7,17 +7,14 @@ operands stay in their own type as long as they are only moved. Vendor operators
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from dvm_graph.check.bounded import Bounded, compute
 from dvm_graph.check.extents import Extents
 from dvm_graph.errors import InputError
-from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.ir import Array, DType, Graph, Node, Value
 from dvm_graph.symbolic import Facts
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class Reference:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import Any
 
 from dvm_graph.check.findings import CheckReport
 from dvm_graph.check.graphs import GraphCheck
 from dvm_graph.check.kernels import check_kernels
 from dvm_graph.check.whole import check_whole
+from dvm_graph.ir import Array
 from dvm_graph.options import DEFAULTS, Options
 from dvm_graph.pipeline import Compiled, Source, compile_model
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def validate(

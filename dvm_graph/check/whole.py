@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,11 @@ from dvm_graph.check.findings import CheckReport, Finding, Subject
 from dvm_graph.check.places import Places, calls_of, identity, read
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import DvmError, UnsupportedError
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import Array, DType, Node, Value
 from dvm_graph.kernels.plan import DimsStep, LaunchStep, ModelPlan, Storage
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled
 from dvm_graph.runtime.assemble import assemble
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def check_whole(

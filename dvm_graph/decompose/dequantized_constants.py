@@ -8,17 +8,13 @@ product reads it packed, or weights of a convolution, which each run would dequa
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.registry import Operands
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import Array, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-
-Array = NDArray[Any]
 
 FEW_WEIGHTS = 1 << 18
 """A MiB as float32: they stay in the caches of one core from run to run."""

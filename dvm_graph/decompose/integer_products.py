@@ -11,10 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dvm_graph.decompose.convolution import convolved
 from dvm_graph.decompose.matrix import multiplied
@@ -27,10 +25,8 @@ from dvm_graph.decompose.windows import (
     planar,
     spatial_axes,
 )
-from dvm_graph.ir import DType, Node, Value, shape_of
+from dvm_graph.ir import Array, DType, Node, Value, shape_of
 from dvm_graph.symbolic.builder import Builder
-
-Array: TypeAlias = NDArray[Any]
 
 _BYTES = (DType.INT8, DType.UINT8)
 _SHIFT = 128

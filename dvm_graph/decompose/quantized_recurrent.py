@@ -16,11 +16,11 @@ import numpy as np
 
 from dvm_graph.decompose.casts import dynamically_quantized
 from dvm_graph.decompose.families import MICROSOFT
-from dvm_graph.decompose.integer_products import Array, Weights, known, sums, weights_of
+from dvm_graph.decompose.integer_products import Weights, known, sums, weights_of
 from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.recurrent import turns_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import Array, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 
 _FLOATS = 8

@@ -22,8 +22,8 @@ from onnx import helper, numpy_helper
 
 from dvm_graph.import_.attributes import names_read
 from dvm_graph.import_.vendor_library import channels_of_block
+from dvm_graph.ir import Array
 
-Array = np.ndarray[Any, Any]
 _Nodes: TypeAlias = Sequence[onnx.NodeProto]
 _Tensors: TypeAlias = Sequence[onnx.TensorProto]
 

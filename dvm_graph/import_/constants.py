@@ -6,9 +6,7 @@ In: a `vendor` node whose operands are constants. Out: its results, for `passes/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
-import numpy as np
 import onnx
 
 from dvm_graph.errors import UnsupportedError
@@ -16,10 +14,8 @@ from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.loading import default_domain
 from dvm_graph.import_.partition import partition_model
 from dvm_graph.import_.schemas import signature
-from dvm_graph.ir import DType, Node
+from dvm_graph.ir import Array, DType, Node
 from dvm_graph.process import vendor_failures
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def compute_vendor(node: Node) -> Sequence[Array] | None:

@@ -43,15 +43,10 @@ from dvm_graph.import_.loading import (
 from dvm_graph.import_.metadata import NodeMetadata
 from dvm_graph.import_.normalize_opset import normalize
 from dvm_graph.import_.schemas import Signature, signature
-from dvm_graph.import_.tensors import (
-    Array,
-    dtype_of_array,
-    sparse_to_array,
-    tensor_to_array,
-)
+from dvm_graph.import_.tensors import dtype_of_array, sparse_to_array, tensor_to_array
 from dvm_graph.import_.types import declared_type, read_holding, read_type
 from dvm_graph.import_.vendor_library import newest_version
-from dvm_graph.ir import Dim, DType, Graph, ModelMetadata, Node, Value
+from dvm_graph.ir import Array, Dim, DType, Graph, ModelMetadata, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Symbols, parse_dim, unsolved_dims
 

@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from dvm_graph.ir import DType
+from dvm_graph.ir import Array, DType
 
-Array = np.ndarray[Any, Any]
 _Convert = Callable[[Any, DType], Array]
 
 

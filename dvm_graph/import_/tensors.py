@@ -19,9 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dvm_graph.errors import ModelError, OutOfMemoryError
 from dvm_graph.import_.external_data import ExternalData
-from dvm_graph.ir import DType
-
-Array = np.ndarray[Any, Any]
+from dvm_graph.ir import Array, DType
 
 _PACKED_BITS: dict[int, int] = {
     getattr(TensorProto, name): bits

@@ -1,6 +1,6 @@
 """The graph, its element types and basic operators, its text form and its verifier."""
 
-from dvm_graph.ir.dtypes import DType
+from dvm_graph.ir.dtypes import Array, DType
 from dvm_graph.ir.graph import (
     BASIC,
     Dim,
@@ -27,6 +27,7 @@ from dvm_graph.ir.operators import (
 from dvm_graph.ir.widening import widened
 
 __all__ = [
+    "Array",
     "BASIC",
     "Holding",
     "Picked",

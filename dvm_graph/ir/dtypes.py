@@ -7,11 +7,13 @@ used in dumps and by the C++ core.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
 
 
 class DType(enum.Enum):
@@ -53,7 +55,7 @@ class DType(enum.Enum):
         known = _BY_NUMPY.get(dtype)
         return cls(dtype.name) if known is None else known
 
-    def bits(self, array: NDArray[Any]) -> NDArray[Any]:
+    def bits(self, array: Array) -> Array:
         """An array of this type as the C++ core takes it: bfloat16 as what represents it."""
         return array.view(np.uint16) if self is DType.BFLOAT16 else array
 

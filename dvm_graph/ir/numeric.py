@@ -18,9 +18,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dvm_graph.ir.dtypes import DType
+from dvm_graph.ir.dtypes import Array, DType
 
-Array: TypeAlias = np.ndarray[Any, Any]
 Attrs: TypeAlias = Mapping[str, Any]
 
 

@@ -18,9 +18,8 @@ import numpy as np
 import onnxruntime
 
 from dvm_graph.errors import InputError
+from dvm_graph.ir import Array
 from dvm_graph.runtime.arrays import as_array
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

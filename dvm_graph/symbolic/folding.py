@@ -15,8 +15,8 @@ from operator import itemgetter
 import numpy as np
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
-from dvm_graph.symbolic.numeric import Array, evaluate_constant, strided_view
+from dvm_graph.ir import OPERATORS, Array, Graph, Kind, Node, Value
+from dvm_graph.symbolic.numeric import evaluate_constant, strided_view
 
 _MAX_ELEMENTS = 1 << 24
 """Of any operand or result."""

@@ -10,16 +10,13 @@ from machine to machine; what a half type has no range for, since kernels hold i
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.ir import OPERATORS, DType, Kind, Node
+from dvm_graph.ir import OPERATORS, Array, DType, Kind, Node
 from dvm_graph.ir.numeric import apply
 from dvm_graph.symbolic.dims import is_static, product
-
-Array: TypeAlias = np.ndarray[Any, Any]
 
 _HALVES = {DType.FLOAT16: 2.0**-14, DType.BFLOAT16: 2.0**-126}
 """Half types, and the least number that each holds all bits of."""
