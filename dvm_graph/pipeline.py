@@ -149,7 +149,7 @@ def _optimise(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -
 
 def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> None:
     most = options.limits.max_operators
-    stages.run("fold_constants", graph, lambda: fold_constants(graph, facts, compute_vendor))
+    stages.run("fold_constants", graph, lambda: fold_constants(graph, compute_vendor))
     stages.run("lift_invariants", graph, lambda: lift_invariants(graph, facts))
     stages.run("fill_branches", graph, lambda: fill_branches(graph, facts, most))
     for node in graph.sorted_nodes():

@@ -12,6 +12,7 @@ from dvm_graph.ir.graph import (
     Shape,
     Value,
     shape_of,
+    with_what_they_rest_on,
 )
 from dvm_graph.ir.operators import (
     FOR_PRODUCTS,
@@ -49,4 +50,5 @@ __all__ = [
     "shape_of",
     "sum_of_products",
     "widened",
+    "with_what_they_rest_on",
 ]

@@ -167,6 +167,11 @@ class Node:
         return ", ".join(self.origin) or self.name
 
     @property
+    def own_operands(self) -> int:
+        """How many operands an ONNX node has before the values that its regions read of around."""
+        return len(self.inputs) - len(self.attrs.get("captures", ()))
+
+    @property
     def is_call(self) -> bool:
         """A step of its own between kernels, whose results may bind symbols."""
         return self.op in _CALLS
@@ -195,6 +200,18 @@ class Node:
 
     def __repr__(self) -> str:
         return f"{self.op}({self.name})"
+
+
+def with_what_they_rest_on(nodes: Iterable[Node | None]) -> set[Node]:
+    """Nodes, and all that make what these read."""
+    found: set[Node] = set()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            pending += [value.producer for value in node.inputs if value is not None]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,14 +392,7 @@ class Graph:
 
     def needed_nodes(self, others: Iterable[Node] = ()) -> list[Node]:
         """The nodes that outputs and some others rest on, in topological order."""
-        needed: set[Node] = set()
-        pending = [value.producer for value in self.outputs]
-        pending += others
-        while pending:
-            node = pending.pop()
-            if node is not None and node not in needed:
-                needed.add(node)
-                pending += [value.producer for value in node.inputs if value is not None]
+        needed = with_what_they_rest_on([*(value.producer for value in self.outputs), *others])
         return [node for node in self.sorted_nodes() if node in needed]
 
     def users(self, value: Value) -> Set[Node]:

@@ -12,6 +12,7 @@ functions do that while building.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 
 from dvm_graph.errors import CompileError
@@ -117,16 +118,12 @@ def _check_value(value: Value) -> None:
             raise CompileError(f"constant {value!r} holds data of shape {value.data.shape}")
         if value.dtype is not DType.OPAQUE and value.data.dtype != value.dtype.numpy:
             raise CompileError(f"constant {value!r} holds data of type {value.data.dtype}")
-    if value.elements is not None and value.shape is not None and _static(value):
-        count = 1
-        for dim in value.shape:
-            count *= dim
+    if value.elements is None or value.shape is None:
+        return
+    if all(isinstance(dim, int) for dim in value.shape):
+        count = math.prod(value.shape)
         if len(value.elements) != count:
             raise CompileError(f"{value!r} has {len(value.elements)} known elements, not {count}")
-
-
-def _static(value: Value) -> bool:
-    return value.shape is not None and all(isinstance(dim, int) for dim in value.shape)
 
 
 def _check_imported(node: Node) -> None:
@@ -163,7 +160,8 @@ def _check_basic(node: Node) -> None:
         if value.dtype is DType.OPAQUE:
             raise _fail(node, f"{value!r} has a type for vendor operators only")
     _check_dtypes(node, info)
-    _KIND_CHECKS.get(info.kind, _nothing)(node)
+    if (check := _KIND_CHECKS.get(info.kind)) is not None:
+        check(node)
 
 
 def _check_dtypes(node: Node, info: OperatorInfo) -> None:
@@ -187,10 +185,6 @@ def _check_dtypes(node: Node, info: OperatorInfo) -> None:
         raise _fail(node, f"its result is {result.short}, not {node.attrs.get('dtype')}")
     if node.op == "select" and operands[0] is not DType.BOOL:
         raise _fail(node, f"its condition is {operands[0].short}, not b8")
-
-
-def _nothing(_: Node) -> None:
-    """Kinds without attributes to check."""
 
 
 def _check_reduce(node: Node) -> None:

@@ -156,16 +156,12 @@ def _next_group(old: Sequence[Dim], new: Sequence[Dim], facts: Facts) -> tuple[i
     while True:
         if facts.same(product(old[i:]), product(new[j:])):
             return i, j
-        if i and (not j or _within(product(old[i:]), product(new[j:]), facts)):
+        if i and (not j or facts.divides(product(old[i:]), product(new[j:]))):
             i -= 1
         elif j:
             j -= 1
         else:
             return None
-
-
-def _within(inner: Dim, outer: Dim, facts: Facts) -> bool:
-    return facts.divides(inner, outer)
 
 
 def _merged_stride(below: _Strided, start: int, stop: int, facts: Facts) -> Dim | None:

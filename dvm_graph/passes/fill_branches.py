@@ -26,7 +26,16 @@ from dataclasses import replace
 from typing import Any
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.ir import FOR_PRODUCTS, OPERATORS, Dim, Graph, Kind, Node, Value
+from dvm_graph.ir import (
+    FOR_PRODUCTS,
+    OPERATORS,
+    Dim,
+    Graph,
+    Kind,
+    Node,
+    Value,
+    with_what_they_rest_on,
+)
 from dvm_graph.symbolic import Facts, substitute, symbols_of
 from dvm_graph.symbolic.binders import find_binders, needed_symbols, symbols_in
 from dvm_graph.symbolic.builder import Builder
@@ -155,7 +164,8 @@ class _Filling:
         self._branches = [_Branch(control, body, facts.bodies[body]) for body in control.bodies]
         order = graph.sorted_nodes() if around.binds else ()
         binders = find_binders(graph, order) if around.binds else {}
-        before = self._before() if binders else ()
+        read = [value.producer for value in control.inputs if value is not None] if binders else []
+        before = with_what_they_rest_on(read)
         self._own = {symbol for symbol, node in binders.items() if node is control}
         self._late = {symbol for symbol, node in binders.items() if node not in before}
         """Symbols that may be known after the condition only; the `If`'s own ones among them."""
@@ -179,16 +189,6 @@ class _Filling:
             return False
         self._leave_out_unread()
         return True
-
-    def _before(self) -> set[Node]:
-        pending = [value.producer for value in self._control.inputs if value is not None]
-        seen: set[Node] = set()
-        while pending:
-            node = pending.pop()
-            if node is not None and node not in seen:
-                seen.add(node)
-                pending += [value.producer for value in node.inputs if value is not None]
-        return seen
 
     def _find_behind(self, order: Sequence[Node]) -> set[Node]:
         """The `If`, and what may have to wait for it, be it for a symbol."""

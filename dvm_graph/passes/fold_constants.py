@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from dvm_graph.ir import Graph, Node
-from dvm_graph.symbolic import Facts
+from dvm_graph.ir import Array, Graph, Node
 from dvm_graph.symbolic.folding import Folding
-from dvm_graph.symbolic.numeric import Array
 
 _ALLOWANCE = 1 << 20
 """Bytes."""
@@ -28,9 +26,8 @@ ComputeVendor: TypeAlias = Callable[[Node], Sequence[Array] | None]
 """The results of a vendor operator whose operands are constants; None where they are not to be kept."""
 
 
-def fold_constants(graph: Graph, facts: Facts, compute_vendor: ComputeVendor) -> bool:
+def fold_constants(graph: Graph, compute_vendor: ComputeVendor) -> bool:
     """True if something was computed."""
-    del facts
     changed = _drop_unread(graph)
     folding = Folding(graph, _ALLOWANCE)
     for node in graph.sorted_nodes():

@@ -20,10 +20,19 @@ come, may be more than there is memory for. What is moved and cheap is computed 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.ir import FOR_PRODUCTS, FUNCTIONS, OPERATORS, Graph, Kind, Node, Value
+from dvm_graph.ir import (
+    FOR_PRODUCTS,
+    FUNCTIONS,
+    OPERATORS,
+    Graph,
+    Kind,
+    Node,
+    Value,
+    with_what_they_rest_on,
+)
 from dvm_graph.ir.control import captures
 from dvm_graph.passes.absorb_views import StridedViews
 from dvm_graph.symbolic import Facts
@@ -64,7 +73,8 @@ class _Lifting:
     def run(self) -> bool:
         """True if an operator was moved."""
         worth = self._worth_keeping()
-        moved = self._with_what_they_rest_on(worth)
+        needed = with_what_they_rest_on(worth)
+        moved = {node: None for node in self._invariant if node in needed}
         body, leaving = self._body, []
         for node in moved:
             users = body.users(node.output)
@@ -161,17 +171,6 @@ class _Lifting:
             for v in node.inputs
         )
 
-    def _with_what_they_rest_on(self, nodes: Iterable[Node]) -> dict[Node, None]:
-        """Operators and those before them in the body, in order."""
-        needed: set[Node] = set()
-        pending = list(nodes)
-        while pending:
-            node = pending.pop()
-            if node not in needed:
-                needed.add(node)
-                pending += [v.producer for v in node.inputs if v is not None and v.producer]
-        return {node: None for node in self._invariant if node in needed}
-
     # -- where it goes
 
     def _turns_for_sure(self) -> bool:
@@ -244,8 +243,7 @@ class _Lifting:
                 with builder.scope(node):
                     known[node.output] = builder.op(node.op, *operands, **node.attrs)
         except ShapeError:  # the run says so, if it comes to a turn
-            for node in reversed(list(graph.nodes)[mark:]):
-                graph.remove(node)
+            graph.take_back(mark)
             return None
         around = self._body.onnx_operators
         names = (name for node in nodes for name in node.origin)

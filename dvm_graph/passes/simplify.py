@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value, shape_of
+from dvm_graph.ir import OPERATORS, RELAYOUTS, DType, Graph, Kind, Node, Value, shape_of
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
 _Rule = Callable[[Node, Builder], Value | None]
-_VIEWS = ("reshape", "transpose", "broadcast_to")
 
 
 def simplify(graph: Graph, facts: Facts) -> bool:
@@ -259,7 +258,7 @@ def _covers(operands: list[Value | None], node: Node, builder: Builder) -> bool:
 
 def _hoist_over_view(node: Node, builder: Builder) -> Value | None:
     """Arithmetic with scalars moves before the view of its one other operand."""
-    views = [v for v in node.inputs if v is not None and v.producer and v.producer.op in _VIEWS]
+    views = [v for v in node.inputs if v is not None and v.producer and v.producer.op in RELAYOUTS]
     if len(views) != 1:
         return None
     (viewed,) = views

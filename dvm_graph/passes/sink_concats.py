@@ -13,6 +13,7 @@ Behind an operator that needs the whole (a matrix product, a reduction) the conc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from dvm_graph.ir import OPERATORS, RELAYOUTS, Dim, Graph, Kind, Node, Shape, Value
 from dvm_graph.symbolic import Facts
@@ -86,7 +87,7 @@ def _divisible(operand: Value, from_end: int, sizes: Sequence[Dim], builder: Bui
     assert shape is not None
     if _in_parts(operand, from_end, sizes, builder.facts) or not _varies(shape, from_end):
         return True
-    if not builder.facts.same(shape[from_end], _total(sizes)):
+    if not builder.facts.same(shape[from_end], reduce(add, sizes, 0)):
         return False
     producer = operand.producer
     if producer is not None and producer.op == "concat":
@@ -185,10 +186,3 @@ def _piece(
 def _sizes(concat: Node) -> list[Dim]:
     axis: int = concat.attrs["axis"]
     return [value.shape[axis] for value in concat.inputs if value is not None and value.shape]
-
-
-def _total(sizes: Sequence[Dim]) -> Dim:
-    total: Dim = 0
-    for size in sizes:
-        total = add(total, size)
-    return total

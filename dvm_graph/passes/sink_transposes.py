@@ -77,22 +77,25 @@ class _Sinking:
 
     def _sunk(self, node: Node) -> Value | None:
         """The node's result as a transpose of what it computes channels-last."""
+        kind = OPERATORS[node.op].kind
+        if kind is Kind.MAP:
+            return self._below_map(node)
+        if node.op == "concat":
+            return self._below_concat(node)
+        if node.op == "reshape":
+            return self._below_reshape(node)
+        found = self._source(node.inputs[0]) if node.inputs else None
+        if found is None:
+            return None
+        if kind is Kind.REDUCE:
+            return self._below_reduce(node, *found)
         match node.op:
-            case "concat":
-                return self._below_concat(node)
-            case "reshape":
-                return self._below_reshape(node)
             case "transpose":
-                return self._below_transpose(node)
+                return self._below_transpose(node, *found)
             case "slice":
-                return self._below_slice(node)
+                return self._below_slice(node, *found)
             case "gather":
-                return self._below_gather(node)
-        match OPERATORS[node.op].kind:
-            case Kind.MAP:
-                return self._below_map(node)
-            case Kind.REDUCE:
-                return self._below_reduce(node)
+                return self._below_gather(node, *found)
         return None
 
     def _source(self, value: Value | None) -> tuple[Value, int] | None:
@@ -141,11 +144,7 @@ class _Sinking:
             return None
         return self._builder.reshape(value, tuple(shape[axis] for axis in to_last))
 
-    def _below_reduce(self, node: Node) -> Value | None:
-        found = self._source(node.inputs[0])
-        if found is None:
-            return None
-        source, channels = found
+    def _below_reduce(self, node: Node, source: Value, channels: int) -> Value:
         perm = _to_first(channels, source.rank)
         axes = tuple(sorted(perm[axis] for axis in node.attrs["axes"]))
         return self._moved(self._builder.op(node.op, source, axes=axes), channels)
@@ -160,11 +159,7 @@ class _Sinking:
         perm = _to_first(channels, sources[0].rank)
         return self._moved(self._builder.concat(sources, perm[node.attrs["axis"]]), channels)
 
-    def _below_slice(self, node: Node) -> Value | None:
-        found = self._source(node.inputs[0])
-        if found is None:
-            return None
-        source, channels = found
+    def _below_slice(self, node: Node, source: Value, channels: int) -> Value:
         perm = _to_first(channels, source.rank)
         attrs: dict[str, tuple[Dim, ...]] = {}
         for name in ("starts", "sizes", "steps"):
@@ -172,21 +167,17 @@ class _Sinking:
             attrs[name] = tuple(numbers[axis] for axis in range(source.rank))
         return self._moved(self._builder.slice(source, **attrs), channels)
 
-    def _below_gather(self, node: Node) -> Value | None:
+    def _below_gather(self, node: Node, source: Value, channels: int) -> Value | None:
         """Along one axis, by a list of numbers."""
-        found, index = self._source(node.inputs[0]), node.inputs[1]
-        if found is None or index is None or index.rank != 1:
+        index = node.required(1)
+        if index.rank != 1:
             return None
-        source, channels = found
         axis = _to_first(channels, source.rank)[node.attrs["axis"]]
         return self._moved(self._builder.gather(source, index, axis), channels)
 
-    def _below_transpose(self, node: Node) -> Value | None:
+    def _below_transpose(self, node: Node, source: Value, channels: int) -> Value | None:
         """Where it permutes axes of the channels only."""
-        found, perm = self._source(node.inputs[0]), tuple(node.attrs["perm"])
-        if found is None:
-            return None
-        source, channels = found
+        perm = tuple(node.attrs["perm"])
         behind = range(1 + channels, source.rank)
         if perm[0] != 0 or perm[1 + channels :] != tuple(behind):
             return None

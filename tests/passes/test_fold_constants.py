@@ -22,7 +22,7 @@ def test_constants_fold(sketch: Sketch) -> None:
     weights = sketch.graph.constant(np.arange(200, dtype=np.float32))
     result = sketch.build.op("add", sketch.input("b", 200), sketch.build.op("neg", weights))
     sketch.graph.outputs = [result]
-    fold_constants(sketch.graph, sketch.facts, compute_vendor)
+    fold_constants(sketch.graph, compute_vendor)
     assert [node.op for node in sketch.graph.nodes] == ["add"]
     folded = result.producer.inputs[1]
     np.testing.assert_array_equal(folded.data, -np.arange(200))
@@ -36,7 +36,7 @@ def test_constants_fold_through_large_views(sketch: Sketch) -> None:
     product = sketch.build.op("matmul", sketch.build.op("transpose", rows, perm=(1, 0)), turned)
     result = sketch.build.op("add", sketch.input("b", 160), product)
     sketch.graph.outputs = [result]
-    fold_constants(sketch.graph, sketch.facts, compute_vendor)
+    fold_constants(sketch.graph, compute_vendor)
     folded = result.producer.inputs[1]
     np.testing.assert_allclose(folded.data, table.T @ weights.T, rtol=1e-4, atol=1e-4)
 
@@ -48,7 +48,7 @@ def test_what_is_made_of_repeated_constants_is_kept_where_it_takes_more_memory(
     repeated = sketch.build.op("broadcast_to", weights, shape=(128, 4096))
     result = sketch.build.op("neg", repeated)
     sketch.graph.outputs = [result]
-    assert not fold_constants(sketch.graph, sketch.facts, compute_vendor)
+    assert not fold_constants(sketch.graph, compute_vendor)
     assert [node.op for node in sketch.graph.sorted_nodes()] == ["broadcast_to", "neg"]
 
 
@@ -70,7 +70,7 @@ def test_views_that_strides_tell_are_kept_and_others_folded(sketch: Sketch) -> N
         build.op("add", fed, flat),
         build.op("sub", fed, joined),
     ]
-    assert fold_constants(sketch.graph, sketch.facts, compute_vendor)
+    assert fold_constants(sketch.graph, compute_vendor)
     assert sorted(node.op for node in sketch.graph.needed_nodes()) == [
         *("add", "mul", "slice", "sub", "transpose")
     ]
@@ -85,7 +85,7 @@ def test_views_that_no_strides_tell_are_kept_where_they_take_more_memory(sketch:
     repeated = sketch.build.op("broadcast_to", weights, shape=(128, 64, 64))
     flat = sketch.build.op("reshape", repeated, shape=(128 * 64, 64))
     sketch.graph.outputs = [sketch.build.op("add", sketch.input("b", 128 * 64, 64), flat)]
-    assert not fold_constants(sketch.graph, sketch.facts, compute_vendor)
+    assert not fold_constants(sketch.graph, compute_vendor)
 
 
 VENDOR_OF_CONSTANTS = """<ir_version: 8, opset_import: ["" : 18]>
@@ -159,7 +159,7 @@ def test_long_chains_of_constants_fold(sketch: Sketch) -> None:
     node = Node("v", "vendor", (value,), (Value("w", DType.FLOAT32, (70, 70)),), {"op": "Det"})
     sketch.graph.add(node)
     sketch.graph.outputs = [node.output]
-    assert fold_constants(sketch.graph, sketch.facts, lambda node: [node.required(0).data])
+    assert fold_constants(sketch.graph, lambda node: [node.required(0).data])
     np.testing.assert_array_equal(sketch.graph.outputs[0].data, np.ones((70, 70)))
 
 
