@@ -14,7 +14,7 @@ from dvm_graph.decompose.arithmetic import dim_value
 from dvm_graph.decompose.families import CLASSICAL
 from dvm_graph.decompose.host import add_host, fresh_dim
 from dvm_graph.decompose.moving import MOVERS
-from dvm_graph.decompose.operands import required, text
+from dvm_graph.decompose.operands import present, required, text
 from dvm_graph.decompose.registry import Decomposition, Operands, Results
 from dvm_graph.decompose.strings import (
     Words,
@@ -56,7 +56,7 @@ _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 def is_over_strings(node: Node, operands: Operands) -> bool:
     """Whether it is one of these, over strings of known ranks, and over no bytes that are no text."""
-    given = [value for value in operands if value is not None]
+    given = present(operands)
     if len(given) != len(operands) or not given:
         return False
     if node.op in _CASTS and not node.domain:

@@ -7,13 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.decompose.host import HOST_OPERATORS
-from dvm_graph.decompose.registry import (
-    Decomposition,
-    takes_constants,
-    takes_containers,
-    takes_strings,
-)
-from dvm_graph.import_ import are_strings, takes
+from dvm_graph.decompose.registry import Decomposition, accepts
+from dvm_graph.import_ import takes
 from dvm_graph.ir import DType, Node, Value
 
 _UINT64_OPERATORS = (
@@ -27,15 +22,7 @@ int64."""
 
 def given_to(function: Decomposition, node: Node, operands: Sequence[Value | None]) -> bool:
     """Whether a decomposition of sequences, of strings, or of constants of any type, takes such operands."""
-    given = [value for value in operands if value is not None]
-    if takes_containers(function):
-        native = all(value.native for value in given)
-    elif takes_strings(function):
-        native = all(value.computable or are_strings(value) for value in given)
-    else:
-        constants = takes_constants(function)
-        native = constants and all(value.computable or value.is_constant for value in given)
-    return native and takes(node, operands)
+    return accepts(function, operands) and takes(node, operands)
 
 
 def computable(node: Node, operands: Sequence[Value | None]) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from dvm_graph.decompose.families import FAMILIES
+from dvm_graph.import_ import are_strings
 from dvm_graph.ir import Node, Value
 from dvm_graph.process import load_module
 from dvm_graph.symbolic.builder import Builder
@@ -32,9 +33,8 @@ _HOMES: Mapping[tuple[str, str], str] = {
 }
 """The modules of the families, by domain and operator."""
 _TABLE: dict[tuple[str, str], Decomposition] = {}
-_OF_CONTAINERS: set[Decomposition] = set()
-_OF_CONSTANTS: set[Decomposition] = set()
-_OF_STRINGS: set[Decomposition] = set()
+_ACCEPTED: dict[Decomposition, Callable[[Value], bool]] = {}
+"""Of those whose operands may be others than kernels compute with: which they may be."""
 _PREFERENCES: dict[Decomposition, Preference] = {}
 
 
@@ -52,34 +52,26 @@ def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition]
     return enter
 
 
-def of_containers(function: Decomposition) -> Decomposition:
-    """Marks one whose operands may be sequences and optional values."""
-    _OF_CONTAINERS.add(function)
-    return function
+def _of(accepted: Callable[[Value], bool]) -> Callable[[Decomposition], Decomposition]:
+    def enter(function: Decomposition) -> Decomposition:
+        _ACCEPTED[function] = accepted
+        return function
+
+    return enter
 
 
-def takes_containers(function: Decomposition) -> bool:
-    return function in _OF_CONTAINERS
+of_containers = _of(lambda value: value.native)
+"""Marks one whose operands may be sequences and optional values."""
+of_strings = _of(lambda value: value.computable or are_strings(value))
+"""Marks one whose operands may be strings."""
+of_constants = _of(lambda value: value.computable or value.is_constant)
+"""Marks one whose constant operands may be of types that kernels lack."""
 
 
-def of_strings(function: Decomposition) -> Decomposition:
-    """Marks one whose operands may be strings."""
-    _OF_STRINGS.add(function)
-    return function
-
-
-def takes_strings(function: Decomposition) -> bool:
-    return function in _OF_STRINGS
-
-
-def of_constants(function: Decomposition) -> Decomposition:
-    """Marks one whose constant operands may be of types that kernels lack."""
-    _OF_CONSTANTS.add(function)
-    return function
-
-
-def takes_constants(function: Decomposition) -> bool:
-    return function in _OF_CONSTANTS
+def accepts(function: Decomposition, operands: Operands) -> bool:
+    """Whether a function is marked as one of such operands."""
+    accepted = _ACCEPTED.get(function)
+    return accepted is not None and all(value is None or accepted(value) for value in operands)
 
 
 def unless(preference: Preference) -> Callable[[Decomposition], Decomposition]:
