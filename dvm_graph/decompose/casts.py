@@ -18,9 +18,8 @@ from dvm_graph.decompose.meanings import Dequantized, dequantized, moderate, sam
 from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_constants, unless
 from dvm_graph.ir import DType, Node, Value, shape_of
+from dvm_graph.ir.operators import NARROW
 from dvm_graph.symbolic.builder import Builder
-
-_QUANTIZED = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 
 
 @decomposition("Cast", "CastLike")
@@ -68,7 +67,7 @@ def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results
     zero_point = operand(operands, 2)
     default = DType.UINT8 if zero_point is None else zero_point.dtype
     target = _declared(node, "output_dtype", default)
-    if target not in _QUANTIZED or node.attrs.get("block_size", 0):
+    if target not in NARROW or node.attrs.get("block_size", 0):
         return None
     if not _known_to_fit(builder, node, (scale, zero_point), x):
         return None
@@ -159,7 +158,7 @@ def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Resul
     if are_narrow_or_of_blocks(node, operands):
         data = dequantized_constant(node, operands, target)
         return None if data is None else [builder.constant(data)]
-    if x.dtype not in _QUANTIZED | {DType.INT32}:
+    if x.dtype not in NARROW | {DType.INT32}:
         return None
     if not _known_to_fit(builder, node, (scale, zero_point), x):
         return None

@@ -40,7 +40,7 @@ def build_control(
     ]
     if not all(native) or not _compilable(node, operands, deduced.bodies, len(types)):
         return None
-    own = len(operands) - len(node.attrs.get("captures", ()))
+    own = node.own_operands
     ordered = _rows_first(builder, node, operands)
     kept: Sequence[Value] = ()
     if left_out:
@@ -60,7 +60,7 @@ def build_control(
 
 def _unread_states(node: Node, operands: Operands, deduced: Deduced) -> frozenset[int]:
     """Which states of a Loop or Scan its body neither reads nor hands on: the first is 0."""
-    first, _, states = _states(node, operands)
+    first, _, states = _states(node)
     graph = deduced.bodies[0].graph
     inputs, unread = iter(graph.inputs[first:]), set()
     for at, value in enumerate(operands[first:][:states]):
@@ -71,14 +71,13 @@ def _unread_states(node: Node, operands: Operands, deduced: Deduced) -> frozense
     return frozenset(unread - deduced.unchanged)
 
 
-def _states(node: Node, operands: Operands) -> tuple[int, int, int]:
+def _states(node: Node) -> tuple[int, int, int]:
     """How many operands of a Loop or Scan lie before its states, how many results of its body do, and how many
     states there are.
     """
-    own = len(operands) - len(node.attrs.get("captures", ()))
     if node.op == "Loop":
-        return 2, 1, own - 2
-    return 0, 0, own - int(node.attrs["num_scan_inputs"])
+        return 2, 1, node.own_operands - 2
+    return 0, 0, node.own_operands - int(node.attrs["num_scan_inputs"])
 
 
 def _settled(
@@ -89,7 +88,7 @@ def _settled(
     that are `useless` it gets none; what is given for them is among these states only.
     """
     graph = deduced.bodies[0].graph
-    first, skipped, states = _states(node, operands)
+    first, skipped, states = _states(node)
     before = first
     inputs, moved = list(graph.inputs), []
     for state in range(states):
@@ -162,7 +161,7 @@ def _reads(body: Graph, value: Value) -> bool:
 def _compilable(
     node: Node, operands: Operands, bodies: Sequence[BodyResults], results: int
 ) -> bool:
-    own = len(operands) - len(node.attrs.get("captures", ()))
+    own = node.own_operands
     given = [*operands[:own], *(v for v in operands[own:] if v is not None and not v.is_constant)]
     if results != len(node.outputs) or not all(v is None or v.native for v in given):
         return False  # bodies have the constants around them as their own, of whatever type
@@ -187,7 +186,7 @@ def _turns(node: Node, operands: Operands, unchanged: int) -> Turns | None:
     """How the operands are laid out, where rows lie along the first axes; so many states are none of them."""
     if node.op == "If":
         return None
-    own = len(operands) - len(node.attrs.get("captures", ()))
+    own = node.own_operands
     if node.op == "Loop":
         most_turns, goes_on = (value is not None for value in operands[:2])
         states = own - 2 - unchanged
@@ -218,7 +217,7 @@ def _rows_first(builder: Builder, node: Node, operands: Operands) -> Operands:
     """The operands of a Scan with the scanned axes first; of others as they are."""
     if node.op != "Scan":
         return operands
-    end = len(operands) - len(node.attrs.get("captures", ()))
+    end = node.own_operands
     start = end - node.attrs["num_scan_inputs"]
     scanned = [value for value in operands[start:end] if value is not None]
     axes = _axes(node, "scan_input_axes", scanned)

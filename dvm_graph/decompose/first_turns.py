@@ -31,7 +31,7 @@ def first_turn_apart(
     """Nodes that stand for such a Loop, from operands of the ONNX graph; None: it is none."""
     if node.domain or node.op != "Loop" or node.attrs.get(_BEHIND_FIRST) or not deduced.bodies:
         return None
-    states = len(operands) - len(node.attrs.get("captures", ())) - 2
+    states = node.own_operands - 2
     if deduced.collected or not any(type_.of_open_rank for type_ in deduced.types):
         return None
     most_turns, goes_on = operands[:2]

@@ -74,7 +74,7 @@ class _Turn(Nodes):
 
 def _of_sequence_map(node: Node, operands: Operands, graph: Graph) -> list[Node] | None:
     (region,) = node.regions
-    own = len(operands) - len(node.attrs["captures"])
+    own = node.own_operands
     if any(value.dtype is DType.OPAQUE for value in region.outputs):
         return None
     around = Nodes(node, graph)
@@ -106,7 +106,7 @@ def _of_sequence_map(node: Node, operands: Operands, graph: Graph) -> list[Node]
 def _of_batch(node: Node, operands: Operands, graph: Graph) -> list[Node] | None:
     (region,) = node.regions
     count = node.attrs["num_scan_inputs"]
-    own = len(operands) - len(node.attrs["captures"])
+    own = node.own_operands
     states = own - 1 - count
     scanned = operands[own - count]
     if scanned is None or any(value is None for value in operands[1:]):

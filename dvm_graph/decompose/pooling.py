@@ -27,11 +27,11 @@ from dvm_graph.decompose.windows import (
     window_over,
 )
 from dvm_graph.ir import Dim, DType, Node, Value, shape_of
+from dvm_graph.ir.operators import NARROW
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, floordiv, mul, neg, product
 
-_EXACT_AS_FLOATS = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 _FEW_TAPS = 9
 """Of a window: as many strided views of an image, and a handful of operators of each, may be one kernel."""
 
@@ -110,7 +110,7 @@ def _down(
 def max_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     axes = _axes(node, x)
-    if axes is None or not (x.dtype.is_float or x.dtype in _EXACT_AS_FLOATS):
+    if axes is None or not (x.dtype.is_float or x.dtype in NARROW):
         return None
     wide = widened(builder, x) if x.dtype.is_float else builder.cast(x, DType.FLOAT32)
     if any(output.name for output in node.outputs[1:]):

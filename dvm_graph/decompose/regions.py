@@ -90,7 +90,7 @@ class _Site:
     """A control-flow operator, its operands apart from the values that its bodies capture."""
 
     def __init__(self, node: Node, operands: Operands, facts: Facts, deduce: Deduce) -> None:
-        own = len(operands) - len(node.attrs.get("captures", ()))
+        own = node.own_operands
         self.node = node
         self.operands, self._captured = operands[:own], operands[own:]
         self.facts = facts

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -34,10 +34,7 @@ from dvm_graph.decompose.moved_strings import is_over_strings, over_strings
 from dvm_graph.decompose.moving import moved
 from dvm_graph.decompose.native_operands import computable, given_to
 from dvm_graph.decompose.regions import BodyResults, Deduced, ResultType, deduce_control
-from dvm_graph.decompose.registry import (
-    faster_as_vendor,
-    find,
-)
+from dvm_graph.decompose.registry import faster_as_vendor, find
 from dvm_graph.decompose.squeezing import as_branches
 from dvm_graph.decompose.vendor_limits import expect_survival
 from dvm_graph.decompose.words import has_odd_words
@@ -59,7 +56,6 @@ from dvm_graph.symbolic.folding import Folding
 VENDOR = "vendor"
 _MAX_DEPTH = 4
 """Bodies inside bodies are deduced down to here: each may be walked several times for the one around."""
-_REARRANGED = ("If", "Loop", "Squeeze")
 _Way: TypeAlias = Callable[[Node, Sequence[Value | None]], bool]
 _BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 _LOG = logging.getLogger(__name__)
@@ -295,14 +291,13 @@ class _Walk:
         if node.domain or node.op not in _REARRANGED or self._left_alone(node):
             return None
         try:
-            if node.op == "Squeeze":
-                return None if node in self._tried else self._squeezed(node, behind)
-            if node.op == "Loop":
-                return None if node in self._tried else self._turned(node, behind)
-            region = self._branch_of(node, self._operands(node))
+            operands = self._operands(node)
+            region = self._branch_of(node, operands) if node.op == "If" else None
             if region is not None:
                 return [*region.needed_nodes(), Opened(node, region), *behind]
-            return None if node in self._tried else self._continued(node, behind)
+            if node in self._tried:
+                return None
+            return _REARRANGED[node.op](self, node, behind)
         except _BROKEN as error:  # see `_taken`
             _LOG.info("%s %s stays: %s: %s", node.op, node.name, type(error).__name__, error)
             return None
@@ -416,7 +411,7 @@ class _Walk:
     ) -> list[Value] | None:
         """The results of at most so many turns; None: a turn is no operators, or only a run tells whether it comes."""
         (region,) = node.regions
-        own = len(operands) - len(node.attrs.get("captures", ()))
+        own = node.own_operands
         states, captured = list(operands[2:own]), operands[own:]
         rows: list[list[Value]] = [[] for _ in range(len(node.outputs) - len(states))]
         goes_on = self._builder.constant(np.array(True))
@@ -548,6 +543,13 @@ class _Walk:
                 result.name = output.name
 
 
+_REARRANGED: Mapping[str, Callable[[_Walk, Node, Behind], Behind | None]] = {
+    "If": _Walk._continued,
+    "Loop": _Walk._turned,
+    "Squeeze": _Walk._squeezed,
+}
+
+
 def _stand_in(operand: Value, name: str) -> Value:
     """An operand as a body sees it; constants as they are."""
     if operand.is_constant:
@@ -577,8 +579,7 @@ def _refine(value: Value, deduced: ResultType) -> None:
 
 def _is_typed(node: Node, operands: Sequence[Value | None]) -> bool:
     """Whether a control-flow operator is defined for its operands: runs read the number of turns as it is."""
-    own = len(operands) - len(node.attrs.get("captures", ()))
-    return not node.regions or takes(node, operands[:own])
+    return not node.regions or takes(node, operands[: node.own_operands])
 
 
 def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:

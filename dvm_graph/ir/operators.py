@@ -63,6 +63,8 @@ INTEGERS = frozenset(dtype for dtype in DType if dtype.is_integer)
 NUMBERS = FLOATS | INTEGERS
 BITS = INTEGERS | {DType.BOOL}
 BYTES = frozenset({DType.UINT8, DType.INT8})
+NARROW = BYTES | {DType.INT16, DType.UINT16}
+"""Integers that float32 holds, and so the differences of two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dvm_graph.ir.dtypes import DType
 from dvm_graph.ir.graph import Node
-from dvm_graph.ir.operators import OPERATORS, Kind
-
-_NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
+from dvm_graph.ir.operators import NARROW, OPERATORS, Kind
 
 
 def widened(nodes: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
@@ -24,6 +21,6 @@ def widened(nodes: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
             continue
         source = operands[0]
         before = () if source.producer is None else found.get(source.producer, ())
-        if before or (source.dtype in _NARROW and node.output.dtype not in _NARROW):
+        if before or (source.dtype in NARROW and node.output.dtype not in NARROW):
             found[node] = (*before, node)
     return found
