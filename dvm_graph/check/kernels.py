@@ -182,7 +182,8 @@ class _KernelCheck:
         plan = ModelPlan(model.dims)
         numbers: dict[int, int] = {}
         stored = {place.buffer for place in self._outputs.values()}
-        written = set(_stored(calls))
+        forms = (form for call in calls for form in call.with_fallbacks())
+        written = {value for form in forms for value in form.plan.stored}
 
         def number(index: int) -> int:
             if index not in numbers:
@@ -354,14 +355,6 @@ class _KernelCheck:
 
 
 # -- helpers
-
-
-def _stored(calls: Sequence[KernelCall]) -> Iterator[int]:
-    for call in calls:
-        for node in call.plan.nodes:
-            if node.op == "store":
-                yield call.plan.accesses[node.access].value
-        yield from _stored(call.fallback)
 
 
 def _renumbered(call: KernelCall, number: Any) -> KernelCall:

@@ -169,10 +169,7 @@ def _written(plan: ModelPlan) -> Iterator[int]:
         if isinstance(step, DimsStep):
             yield step.value
         elif isinstance(step, LaunchStep):
-            for stage in step.stages:
-                for call in stage:
-                    for node in call.plan.nodes:
-                        if node.op == "store":
-                            yield call.plan.accesses[node.access].value
+            for call in step.calls:
+                yield from call.plan.stored
         else:
             yield from step.outputs

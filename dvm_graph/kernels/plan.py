@@ -8,7 +8,8 @@ integer program that the executor evaluates once per run.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -107,6 +108,11 @@ class KernelPlan:
     origin: tuple[str, ...] = ()
     """ONNX node names, for profiles and errors."""
 
+    @property
+    def stored(self) -> Iterator[int]:
+        """The values that it writes, or parts of which."""
+        return (self.accesses[node.access].value for node in self.nodes if node.op == "store")
+
 
 @record(frozen=True, slots=True)
 class KernelCall:
@@ -121,6 +127,12 @@ class KernelCall:
     guard: Slot = NO_SLOT
     fallback: tuple[KernelCall, ...] = ()
 
+    def with_fallbacks(self) -> Iterator[KernelCall]:
+        """The call, and those that may run instead."""
+        yield self
+        for call in self.fallback:
+            yield from call.with_fallbacks()
+
 
 @record(frozen=True, slots=True)
 class LaunchStep:
@@ -129,6 +141,11 @@ class LaunchStep:
     """
 
     stages: tuple[tuple[KernelCall, ...], ...]
+
+    @property
+    def calls(self) -> Iterator[KernelCall]:
+        """Of all stages, without fallbacks."""
+        return itertools.chain.from_iterable(self.stages)
 
 
 @record(frozen=True, slots=True)
@@ -203,6 +220,14 @@ class DimsStep:
 
 
 Step: TypeAlias = LaunchStep | VendorStep | ControlStep | HostStep | DimsStep
+
+
+def all_calls(steps: Iterable[Step]) -> Iterator[KernelCall]:
+    """The calls of launches, fallbacks among them."""
+    for step in steps:
+        if isinstance(step, LaunchStep):
+            for call in step.calls:
+                yield from call.with_fallbacks()
 
 
 class Storage(enum.Enum):

@@ -51,6 +51,7 @@ from dvm_graph.kernels.plan import (
     Step,
     Storage,
     VendorStep,
+    all_calls,
 )
 from dvm_graph.symbolic import Facts, evaluate
 
@@ -73,7 +74,7 @@ def verify_plan(
 ) -> None:
     """Raises a CompileError where the plan breaks its contract; `facts` are what may be assumed of its dims."""
     held: set[tuple[object, ...]] = set()
-    for call in _calls(plan.steps):
+    for call in all_calls(plan.steps):
         key = _structure(call.plan)
         if key not in held:
             _KernelVerifier(call.plan).run()
@@ -107,23 +108,9 @@ def _sizes(plan: ModelPlan, dims: Sequence[int]) -> Iterator[Slot]:
     """Extents of values, and of the kernels that run: of what a reshape stands for there may be no value."""
     for value in plan.values:
         yield from value.shape
-    for call in _calls(plan.steps):
+    for call in all_calls(plan.steps):
         if call.guard == NO_SLOT or dims[call.guard]:
             yield from call.plan.extents
-
-
-def _calls(steps: Sequence[Step]) -> Iterator[KernelCall]:
-    for step in steps:
-        if isinstance(step, LaunchStep):
-            for stage in step.stages:
-                for call in stage:
-                    yield from _with_fallbacks(call)
-
-
-def _with_fallbacks(call: KernelCall) -> Iterator[KernelCall]:
-    yield call
-    for inner in call.fallback:
-        yield from _with_fallbacks(inner)
 
 
 def _refuse(plan: KernelPlan, complaint: str) -> NoReturn:
@@ -264,7 +251,7 @@ def _check_shapes(plan: ModelPlan) -> None:
         else:
             told.append(told[a] if op == "when" else max(told[a], told[b]))
     for at, step in enumerate(plan.steps):
-        for call in _calls([step]):
+        for call in all_calls([step]):
             for access in call.plan.accesses:
                 value = plan.values[access.value]
                 if any(told[slot] >= at for slot in value.shape):

@@ -21,12 +21,11 @@ from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
     ControlStep,
     HostStep,
-    KernelCall,
-    LaunchStep,
     ModelPlan,
     Panels,
     PlanValue,
     VendorStep,
+    all_calls,
 )
 from dvm_graph.process import MappedFile, file_of
 from dvm_graph.runtime.block_packing import packed_blocks
@@ -174,20 +173,11 @@ def _read_unpacked(plan: ModelPlan) -> Iterator[Value | None]:
 def _touched(plan: ModelPlan) -> Iterator[int]:
     """Values that kernels, calls or the caller read or write."""
     yield from plan.outputs
+    for call in all_calls(plan.steps):
+        yield from (access.value for access in call.plan.accesses)
     for step in plan.steps:
-        if isinstance(step, LaunchStep):
-            for stage in step.stages:
-                for call in stage:
-                    yield from _touched_by(call)
-        elif isinstance(step, VendorStep | ControlStep | HostStep):
+        if isinstance(step, VendorStep | ControlStep | HostStep):
             yield from step.inputs
-
-
-def _touched_by(call: KernelCall) -> Iterator[int]:
-    for access in call.plan.accesses:
-        yield access.value
-    for inner in call.fallback:
-        yield from _touched_by(inner)
 
 
 def _array(value: Value) -> NDArray[Any]:
