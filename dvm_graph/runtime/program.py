@@ -173,7 +173,7 @@ class Program:
 
     @property
     def core(self) -> _core.Program:
-        """For the program that this one is a body of."""
+        """For the program that this one is a body of, and for simulations."""
         return self._core
 
     def contents(self, value: int) -> Any:
@@ -295,10 +295,7 @@ class Program:
 
         Kernels that depend on dims which are not named are left out.
         """
-        for name, extent in dims.items():
-            if extent < 0:
-                raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
-        found = self._core.disassemble(dict(dims), steps, target)
+        found = self._core.disassemble(named_extents(dims), steps, target)
         return [KernelListing(*listing) for listing in found]
 
     def compile_times(self, dims: Mapping[str, int], repeats: int) -> list[CompileTime]:
@@ -307,32 +304,6 @@ class Program:
         Kernels that depend on dims which are not named are left out.
         """
         return [CompileTime(*fields) for fields in self._core.compile_times(dict(dims), repeats)]
-
-    def simulate(
-        self,
-        dims: Mapping[str, int],
-        target: _core.Target,
-        part: _core.NpuPart,
-        *,
-        cold_cache: bool,
-        side_by_side: bool,
-        stacked: bool,
-        launch_kernels: int,
-        most_spans: int,
-        compile_repeats: int,
-    ) -> _core.SimulatedModel:
-        """What the stages of the program take on a part, at named dims (`simulation/`)."""
-        return self._core.simulate(
-            dict(dims),
-            target,
-            part,
-            cold_cache,
-            side_by_side,
-            stacked,
-            launch_kernels,
-            most_spans,
-            compile_repeats,
-        )
 
     def _arrays(self, feeds: Mapping[str, ArrayLike]) -> list[Any]:
         if type(feeds) is not dict and not isinstance(feeds, Mapping):
@@ -387,6 +358,18 @@ _NO_STRINGS = -2
 @functools.cache
 def _ceilings(cores: int, simd: str) -> Ceilings:
     return Ceilings(*_core.CeilingMeter(cores, simd).measure())
+
+
+def named_extents(dims: Mapping[str, int]) -> dict[str, int]:
+    """Extents that somebody gave for dims.
+
+    Raises:
+        InputError: one is below 0.
+    """
+    for name, extent in dims.items():
+        if extent < 0:
+            raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
+    return dict(dims)
 
 
 def _input_array(port: Port, feed: ArrayLike) -> object:

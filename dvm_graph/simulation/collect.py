@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dvm_graph import _core
-from dvm_graph.errors import InputError
 from dvm_graph.npu.spec import Spec
 from dvm_graph.runtime import Program
+from dvm_graph.runtime.program import named_extents
 from dvm_graph.simulation.record import CoreTiles, Flag, Host, Launch, Simulation, Span, Stage, Unit
 
 
@@ -48,11 +48,8 @@ def simulate_program(
         CompileError: a kernel fits the part in no way.
     """
     chosen = plan or Plan()
-    for name, extent in dims.items():
-        if extent < 0:
-            raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
-    found = program.simulate(
-        dims,
+    found = program.core.simulate(
+        named_extents(dims),
         spec.target,
         spec.part,
         cold_cache=chosen.cold_cache,

@@ -307,7 +307,7 @@ def test_to_stack_kernels_takes_the_host_time() -> None:
 def found_launches(
     name: str, repeats: int, part: Spec = SPEC, /, **dims: int
 ) -> list[_core.SimulatedLaunch]:
-    found = model(name)._program.simulate(
+    found = model(name)._program.core.simulate(
         dims,
         SPEC.target,
         part.part,
