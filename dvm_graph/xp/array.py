@@ -72,6 +72,15 @@ def _unary(name: str) -> Callable[[Any], Any]:
     return apply
 
 
+def require_device(device: Device | None) -> None:
+    """
+    Raises:
+        InputError: arrays are not there.
+    """
+    if device not in (None, DEVICE):
+        raise InputError(f"arrays are on {DEVICE!r}, not on {device!r}")
+
+
 class Array:
     """An array of the namespace. `asarray` and its like make them."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dvm_graph.errors import InputError
 from dvm_graph.xp import dtypes
-from dvm_graph.xp.array import DEVICE, Array, Device, DTypeObject, Scalar
+from dvm_graph.xp.array import Array, Device, DTypeObject, Scalar, require_device
 from dvm_graph.xp.buffer import OnHost, append, compute_on_host, host_values
 from dvm_graph.xp.elementwise import greater_equal, less_equal, where
 from dvm_graph.xp.promotion import as_array, converted, copied, dtype_of, number
@@ -29,7 +29,7 @@ def asarray(
     Whoever writes to shared memory before what reads it has run, changes what that reads.
     """
     target = None if dtype is None else dtype_of(dtype, device)
-    dtype_of(np.float32, device)
+    require_device(device)
     if isinstance(obj, Array):
         if target is not None and target != obj.dtype:
             if copy is False:
@@ -48,8 +48,7 @@ def asarray(
 
 def from_dlpack(x: object, /, *, device: Device | None = None, copy: bool | None = None) -> Array:
     """An array over the memory of another library's, without a copy unless asked for."""
-    if device not in (None, DEVICE):
-        raise InputError(f"arrays are on {DEVICE!r}, not on {device!r}")
+    require_device(device)
     result: Array = compute_on_host(np.from_dlpack, x, copy=copy, why="memory of the host")
     return result
 
@@ -139,7 +138,7 @@ def arange(
     device: Device | None = None,
 ) -> Array:
     target = None if dtype is None else dtype_of(dtype)
-    dtype_of(np.int64, device)
+    require_device(device)
     first, last = (0, start) if stop is None else (start, stop)
     why = "what counts is small"
     result: Array = compute_on_host(np.arange, first, last, step, dtype=target, why=why)
@@ -157,7 +156,7 @@ def linspace(
     endpoint: bool = True,
 ) -> Array:
     target = None if dtype is None else dtype_of(dtype)
-    dtype_of(np.int64, device)
+    require_device(device)
     why = "what counts is small"
     result: Array = compute_on_host(
         np.linspace, start, stop, num, dtype=target, endpoint=endpoint, why=why

@@ -10,7 +10,7 @@ import numpy as np
 import dvm_graph.xp as xp
 from dvm_graph.errors import InputError
 from dvm_graph.xp import dtypes
-from dvm_graph.xp.array import DEVICE, Device, DTypeObject
+from dvm_graph.xp.array import DEVICE, Device, DTypeObject, require_device
 
 VERSION = "2024.12"
 _OLDER = ("2021.12", "2022.12", "2023.12")
@@ -37,7 +37,7 @@ class Info:
         return [DEVICE]
 
     def default_dtypes(self, *, device: Device | None = None) -> dict[str, DTypeObject]:
-        _look(device)
+        require_device(device)
         return {
             "real floating": dtypes.float64,
             "complex floating": dtypes.complex128,
@@ -48,17 +48,12 @@ class Info:
     def dtypes(
         self, *, device: Device | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, DTypeObject]:
-        _look(device)
+        require_device(device)
         if kind is None:
             return dict(dtypes.STANDARD)
         if kind == ():
             return {}
         return {n: dtype for n, dtype in dtypes.STANDARD.items() if np.isdtype(dtype, kind)}
-
-
-def _look(device: Device | None) -> None:
-    if device not in (None, DEVICE):
-        raise InputError(f"arrays are on {DEVICE!r}, not on {device!r}")
 
 
 def __array_namespace_info__() -> Info:

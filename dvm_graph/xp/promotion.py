@@ -13,7 +13,16 @@ import numpy as np
 
 from dvm_graph.errors import InputError
 from dvm_graph.xp import dtypes
-from dvm_graph.xp.array import DEVICE, SCALARS, Array, Device, DTypeObject, Number, Operand, Scalar
+from dvm_graph.xp.array import (
+    SCALARS,
+    Array,
+    Device,
+    DTypeObject,
+    Number,
+    Operand,
+    Scalar,
+    require_device,
+)
 from dvm_graph.xp.buffer import OnHost, append, compute_on_host
 
 Typed: TypeAlias = "Array | DTypeObject | Scalar"
@@ -130,8 +139,7 @@ def dtype_of(dtype: Any, device: Device | None = None) -> DTypeObject:
     Raises:
         InputError: it is none that arrays have.
     """
-    if device not in (None, DEVICE):
-        raise InputError(f"arrays are on {DEVICE!r}, not on {device!r}")
+    require_device(device)
     try:
         found: DTypeObject = np.dtype(dtype)
     except TypeError as error:
