@@ -58,7 +58,7 @@ def bench(
 ) -> None:
     """Time runs of MODEL: the first at each shape, and the median of those that repeat it."""
     model = request.optimize()
-    points = _points(model, feeds, dims)
+    points = all_dims(model, dims) if feeds is None else [{}]
     if trace is not None and len(points) > 1:
         raise InputError(f"--trace takes one shape, but there are {len(points)}")
     session = None
@@ -80,14 +80,6 @@ def bench(
         print_json(_plain(points, timings, profiles if profile else []))
     else:
         _print(answers(), points, timings, profiles if profile else [])
-
-
-def _points(model: Model, feeds: Path | None, dims: DimRanges) -> list[dict[str, int]]:
-    if feeds is None:
-        return all_dims(model, dims)
-    if dims:
-        raise InputError("--feeds and --dim exclude each other: the arrays have their shapes")
-    return [{}]
 
 
 def _arrays(model: Model, feeds: Path | None, dims: dict[str, int], seed: int) -> Arrays:

@@ -14,7 +14,6 @@ from dvm_graph.cli.dims import DimRanges, all_dims, input_options, text_of
 from dvm_graph.cli.request import Request, answers, each, model_command, print_json, working
 from dvm_graph.cli.tables import print_table
 from dvm_graph.comparison import Comparison, OutputComparison, compare_model, reference_session
-from dvm_graph.errors import InputError
 from dvm_graph.model import Model
 
 
@@ -33,8 +32,6 @@ def compare(request: Request, feeds: Path | None, dims: DimRanges, seed: int) ->
     model = request.optimize()
     if feeds is None:
         results = _sweep(request, model, dims, seed)
-    elif dims:
-        raise InputError("--feeds and --dim exclude each other: the arrays have their shapes")
     else:
         arrays = load_arrays(feeds)
         with working("comparing"):

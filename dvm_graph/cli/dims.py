@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from dvm_graph.cli.request import errors
+from dvm_graph.errors import InputError
 from dvm_graph.feeds import dim_names
 from dvm_graph.model import Model
 
@@ -75,7 +76,7 @@ def dim_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def input_options(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Where a command's inputs come from: --feeds, --dim with `text` as its help, --seed."""
+    """Where a command's inputs come from: --feeds or --dim, with `text` as its help, and --seed."""
     options = (
         click.option(
             "--feeds",
@@ -85,7 +86,19 @@ def input_options(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any
         dim_option(text),
         click.option("--seed", default=0, show_default=True, help="Of the random inputs."),
     )
-    return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(*args: Any, feeds: Path | None, dims: DimRanges, **rest: Any) -> Any:
+            if feeds is not None and dims:
+                raise InputError(
+                    "--feeds and --dim exclude each other: the arrays have their shapes"
+                )
+            return function(*args, feeds=feeds, dims=dims, **rest)
+
+        return functools.reduce(lambda f, add: add(f), reversed(options), command)
+
+    return decorate
 
 
 def single_dims(model: Model, given: DimRanges) -> dict[str, int]:

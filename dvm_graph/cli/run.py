@@ -12,7 +12,6 @@ from dvm_graph.cli.arrays import Arrays, describe_result, load_arrays, save_arra
 from dvm_graph.cli.dims import DimRanges, input_options, single_dims
 from dvm_graph.cli.request import Request, answers, model_command, output_option, print_json
 from dvm_graph.cli.tables import print_table
-from dvm_graph.errors import InputError
 from dvm_graph.feeds import random_feeds
 from dvm_graph.model import Model
 
@@ -45,11 +44,7 @@ def run(
 
 def read_feeds(model: Model, path: Path | None, dims: DimRanges, seed: int) -> Arrays:
     """Inputs from a file, or random ones of the given extents."""
-    if path is None:
-        return random_feeds(model, single_dims(model, dims), seed)
-    if dims:
-        raise InputError("--feeds and --dim exclude each other: the arrays have their shapes")
-    return load_arrays(path)
+    return load_arrays(path) if path else random_feeds(model, single_dims(model, dims), seed)
 
 
 def _cost(model: Model) -> dict[str, Any]:
