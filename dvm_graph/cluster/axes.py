@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from dvm_graph.ir import Dim
-from dvm_graph.symbolic import Facts, floordiv
+from dvm_graph.symbolic import Facts, floordiv, product
 
 Atom: TypeAlias = int
 Atoms: TypeAlias = tuple[Atom, ...]
@@ -96,6 +96,10 @@ class AxisSpace:
                 self._bind(link, free)
         return free
 
+    def extent_of(self, atoms: Sequence[Atom]) -> Dim:
+        """Of an axis of these atoms."""
+        return product([self._extents[atom] for atom in self.resolve(atoms)])
+
     def flat(self, layout: Sequence[Atoms]) -> Atoms:
         """All free atoms of a layout, outermost first."""
         return self.resolve([atom for axis in layout for atom in axis])
@@ -162,7 +166,7 @@ class AxisSpace:
                     self._bind_to_nothing(rest.pop())
         if not a and not b:
             return None
-        return self._extent_of(a), self._extent_of(b)
+        return self.extent_of(a), self.extent_of(b)
 
     def bind_assumed(self, left: Atom, right: Atom) -> bool:
         """Makes two free atoms one though their extents may differ: a guard has to say so."""
@@ -191,12 +195,6 @@ class AxisSpace:
             if mismatch is not None:
                 return mismatch
         return None
-
-    def _extent_of(self, atoms: Sequence[Atom]) -> Dim:
-        result: Dim = 1
-        for atom in atoms:
-            result = result * self._extents[atom]
-        return result
 
     def _match(self, a: list[Atom], b: list[Atom], end: int) -> bool:
         """Matches the free atoms at one end of two sequences; False: cannot."""

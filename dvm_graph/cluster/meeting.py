@@ -122,10 +122,11 @@ class GroupMeeting:
         inner = self.axes[self._matmul(self.producer)].operands[0]
         outer = self.axes[self._matmul(self.consumer)].result
         assert inner is not None
-        widths = self._extent(inner[-1]), self._extent(outer[-1])
+        widths = self.space.extent_of(inner[-1]), self.space.extent_of(outer[-1])
         return sum(width for width in widths if isinstance(width, int))
 
     def merge(self) -> MergeProof:
+        """What is bound on the way to a NO is taken back by `part`, too."""
         self._mark = self.space.mark()
         return self._merge_spaces()
 
@@ -137,12 +138,10 @@ class GroupMeeting:
         self.space.redo(self._merges)
 
     def _merge_spaces(self) -> MergeProof:
-        mark = self.space.mark()
         guards: list[tuple[Dim, Dim]] = []
         feeds = self.feeds_matrix()
         beside = self.producer.kind is self.consumer.kind is PartKind.CUBE and not feeds
         if beside and not self._lay_beside():
-            self.space.rollback(mark)
             return MergeProof(Merge.NO, "their matrix products are of other sizes or rows")
         for value, node, index in self.edges():
             result = self._result_layout(value)
@@ -151,24 +150,21 @@ class GroupMeeting:
                 continue
             joins = feeds and self._is_a_operand(node, index) and self._ends_in_columns(operand)
             if joins and not self._join_rows(result, operand):
-                self.space.rollback(mark)
-                names = _names(self._extent(result[-1]), self._extent(operand[-1]))
+                names = _names(self.space.extent_of(result[-1]), self.space.extent_of(operand[-1]))
                 return MergeProof(Merge.NO, _OTHER_COLUMNS, names)
             mismatch = self._unify(result, operand, self.axes[node].maybe[index], guards)
             if mismatch is not None:
-                self.space.rollback(mark)
                 return _refused(*mismatch)
         self._collect_spaces()
-        if not self._one_domain() and self.producer.kind is not PartKind.CUBE and not feeds:
+        if not self.one_domain() and self.producer.kind is not PartKind.CUBE and not feeds:
             self._share_inputs()
         if self._repeats():
-            self.space.rollback(mark)
             return MergeProof(Merge.NO, "an axis would meet itself (a diagonal)")
         self.guards = guards
         return _proof(guards)
 
     def one_domain(self) -> bool:
-        return self._one_domain()
+        return len(self.atoms) in map(len, self.spaces)
 
     def same_domain(self) -> bool:
         return all(atoms_of(own).keys() == self.atoms.keys() for own in self._own_spaces)
@@ -232,14 +228,14 @@ class GroupMeeting:
         result = set(self.space.flat(self.axes[matmul].result))
         domain = set(self.space.resolve(self.axes[matmul].domain))
         other = self._own_spaces[1 if cube is self.producer else 0]
-        return atoms_of(other).keys() <= result and self._inside(domain)
+        return atoms_of(other).keys() <= result and self.atoms.keys() <= domain
 
     def one_matrix(self) -> bool:
         nodes = (*self.producer.nodes, *self.consumer.nodes)
         products = [self.axes[node] for node in nodes if node.op == "matmul"]
         domains = {self.space.resolve(axes.domain) for axes in products}
         columns = {self.space.flat(axes.operands[1] or ()) for axes in products}
-        return len(domains) == len(columns) == 1 and self._inside(set(*domains))
+        return len(domains) == len(columns) == 1 and self.atoms.keys() <= set(*domains)
 
     # -- how
 
@@ -362,9 +358,6 @@ class GroupMeeting:
             return self.space.identify(a[0], b[0])
         return self.space.unify(a, b) is None
 
-    def _inside(self, domain: set[Atom]) -> bool:
-        return self.atoms.keys() <= domain
-
     def _result_layout(self, value: Value) -> Layout:
         assert value.producer is not None
         return self.axes[value.producer].result
@@ -386,7 +379,7 @@ class GroupMeeting:
             elif self.speculate:
                 mismatch = self._assume(left, right, guards)
             else:
-                mismatch = self._extent(left), self._extent(right)
+                mismatch = self.space.extent_of(left), self.space.extent_of(right)
             if mismatch is not None:
                 return mismatch
         return None
@@ -420,17 +413,11 @@ class GroupMeeting:
         """Merges two axes whose extents may or may not be equal."""
         a, b = self.space.resolve(left), self.space.resolve(right)
         if len(a) != 1 or len(b) != 1:
-            return self._extent(left), self._extent(right)
+            return self.space.extent_of(left), self.space.extent_of(right)
         if a != b and not self.space.bind_assumed(a[0], b[0]):
-            return self._extent(left), self._extent(right)
+            return self.space.extent_of(left), self.space.extent_of(right)
         guards.append((self.space.extent(a[0]), self.space.extent(b[0])))
         return None
-
-    def _extent(self, atoms: Atoms) -> Dim:
-        result: Dim = 1
-        for atom in self.space.resolve(atoms):
-            result = result * self.space.extent(atom)
-        return result
 
     def _resolved(self, group: Group) -> dict[Atoms, None]:
         return {self.space.resolve(space): None for space in group.spaces}
@@ -442,9 +429,6 @@ class GroupMeeting:
         self.spaces = consumer | producer if with_producer else consumer
         self.atoms = atoms_of(self.spaces)
 
-    def _one_domain(self) -> bool:
-        return len(self.atoms) in map(len, self.spaces)
-
     def _repeats(self) -> bool:
         return sum(map(len, self.spaces)) > sum(map(len, map(set, self.spaces)))
 
@@ -453,7 +437,7 @@ class GroupMeeting:
         for value in self.consumer.inputs:
             if value in self.producer.inputs:
                 self._share_input(value)
-                if self._one_domain():
+                if self.one_domain():
                     return
 
     def _share_input(self, value: Value) -> None:

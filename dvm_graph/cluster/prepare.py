@@ -13,18 +13,10 @@ of what is stored.
 
 from __future__ import annotations
 
+from dvm_graph.cluster.groups import kind_of
 from dvm_graph.cluster.node_axes import WINDOWS
-from dvm_graph.ir import (
-    FOR_PRODUCTS,
-    OPERATORS,
-    RELAYOUTS,
-    STRIDED,
-    Graph,
-    Kind,
-    Node,
-    Value,
-    shape_of,
-)
+from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value, shape_of
+from dvm_graph.rules import PartKind
 
 _MAX_SCALAR_CHAIN = 8
 """Operators in a computation of scalars that is repeated for each user."""
@@ -89,8 +81,7 @@ def _joins_only(graph: Graph, value: Value, outer: Node) -> bool:
 def _repeat_cheap(graph: Graph) -> None:
     scalars = _scalar_chains(graph)
     for node in reversed(graph.sorted_nodes()):
-        view = node.op in RELAYOUTS or node.op in STRIDED or node.op in FOR_PRODUCTS
-        if view or node.op == "iota" or node in scalars:
+        if kind_of(node) is PartKind.VIEW or node.op == "iota" or node in scalars:
             _repeat(graph, node)
 
 
