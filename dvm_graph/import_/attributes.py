@@ -7,7 +7,7 @@ and the schema's defaults are filled in, so that no reader needs to know them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import onnx
@@ -120,13 +120,19 @@ def _text(data: bytes) -> str:
     return str(data, "utf-8", "surrogateescape")
 
 
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs among the attributes of a node."""
+    for attribute in node.attribute:
+        if attribute.type in GRAPH_TYPES:
+            yield from (attribute.g, *attribute.graphs)
+
+
 def names_read(node: onnx.NodeProto) -> Iterable[str]:
     """Names a node reads, those captured by its subgraphs included."""
-    bodies = [attribute for attribute in node.attribute if attribute.type in GRAPH_TYPES]
-    if not bodies:  # as most
+    graphs = list(subgraphs(node))
+    if not graphs:  # as most have none
         names: Iterable[str] = node.input
         return names
-    graphs = (graph for body in bodies for graph in (body.g, *body.graphs))
     return [*node.input, *(name for graph in graphs for name in _free_names(graph))]
 
 

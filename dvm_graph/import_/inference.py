@@ -21,6 +21,7 @@ from onnx import helper
 
 from dvm_graph.errors import ShapeError, UnsupportedError
 from dvm_graph.import_ import vendor_library
+from dvm_graph.import_.attributes import subgraphs
 from dvm_graph.import_.loading import default_domain, every_node
 from dvm_graph.import_.onnx_inference import infer_shapes
 from dvm_graph.import_.partition import build_partition, declared_elements
@@ -80,9 +81,7 @@ def _untype_outputs(graph: onnx.GraphProto) -> None:
 
 def _forget_shapes_in_bodies(graph: onnx.GraphProto) -> None:
     for node in every_node(graph.node):
-        for body in (
-            part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)
-        ):
+        for body in subgraphs(node):
             for info in (*body.input, *body.output, *body.value_info):
                 if info.type.HasField("tensor_type"):
                     info.type.tensor_type.ClearField("shape")

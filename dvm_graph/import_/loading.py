@@ -33,7 +33,7 @@ from dvm_graph.errors import (
     UnsupportedError,
     checked_path,
 )
-from dvm_graph.import_.attributes import GRAPH_TYPES
+from dvm_graph.import_.attributes import subgraphs
 from dvm_graph.import_.external_data import READ_UP_TO
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.vendor_library import kernels
@@ -412,7 +412,5 @@ def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """Nodes and those of their subgraphs, outer first."""
     for node in nodes:
         yield node
-        for attribute in node.attribute:
-            if attribute.type in GRAPH_TYPES:
-                for graph in (attribute.g, *attribute.graphs):
-                    yield from every_node(graph.node)
+        for graph in subgraphs(node):
+            yield from every_node(graph.node)

@@ -19,6 +19,7 @@ from onnx import helper
 
 from dvm_graph.errors import UnsupportedError
 from dvm_graph.import_ import vendor_library
+from dvm_graph.import_.attributes import subgraphs
 from dvm_graph.import_.loading import OLDEST_OPSET, default_domain, every_node
 from dvm_graph.import_.normalize_opset import CHANGED_MEANING
 from dvm_graph.import_.schemas import signature
@@ -314,9 +315,8 @@ def partition_node(node: Node) -> onnx.NodeProto:
         if value is not None
     }
     if renamed:
-        for attribute in proto.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                _rename_captures(body, renamed)
+        for body in subgraphs(proto):
+            _rename_captures(body, renamed)
     _drop_trailing(proto)
     if proto.op_type in _CASTS and node.outputs[0].dtype is not DType.OPAQUE:
         _drop_saturation(proto)
@@ -339,10 +339,9 @@ def _drop_trailing(node: onnx.NodeProto) -> None:
     least = 2 if node.op_type == "Loop" else 0
     while len(node.input) > least and not node.input[-1]:
         node.input.pop()
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            for inner in body.node:
-                _drop_trailing(inner)
+    for body in subgraphs(node):
+        for inner in body.node:
+            _drop_trailing(inner)
 
 
 def _rename_captures(graph: onnx.GraphProto, renamed: Mapping[str, str]) -> None:
@@ -352,9 +351,8 @@ def _rename_captures(graph: onnx.GraphProto, renamed: Mapping[str, str]) -> None
     visible = {old: new for old, new in renamed.items() if old not in local}
     for node in graph.node:
         node.input[:] = [visible.get(name, name) for name in node.input]
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                _rename_captures(body, visible)
+        for body in subgraphs(node):
+            _rename_captures(body, visible)
     for info in graph.output:
         info.name = visible.get(info.name, info.name)
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
+from dvm_graph.import_.attributes import subgraphs
+
 _STATISTICS = {3: "Less", 4: "Greater"}
 """The operands that are written over, and what their copies hang on: equal ones become one, too."""
 
@@ -24,9 +26,8 @@ def spare_statistics(graph: onnx.GraphProto) -> None:
     """Puts copies before norms in training, in subgraphs, too."""
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                spare_statistics(body)
+        for body in subgraphs(node):
+            spare_statistics(body)
         if _trains(node):
             nodes += _copies(node)
         nodes.append(node)
