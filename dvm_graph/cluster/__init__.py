@@ -1,6 +1,5 @@
 """Clusters, fused subgraphs and stacking."""
 
-from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.clusters import cluster
 from dvm_graph.cluster.split import split_clusters
 from dvm_graph.cluster.stack import (
@@ -14,10 +13,6 @@ from dvm_graph.cluster.stack import (
     stack,
 )
 from dvm_graph.cluster.subgraph import (
-    Axes,
-    Cluster,
-    ClusteredGraph,
-    FusedGraph,
     FusedSubgraph,
     FusionReport,
     SubgraphKind,
@@ -25,11 +20,6 @@ from dvm_graph.cluster.subgraph import (
 
 __all__ = [
     "ControlCall",
-    "Axes",
-    "AxisSpace",
-    "Cluster",
-    "ClusteredGraph",
-    "FusedGraph",
     "FusedSubgraph",
     "FusionReport",
     "HostCall",

@@ -4,7 +4,7 @@ from dvm_graph.import_.constants import compute_vendor
 from dvm_graph.import_.functions import expand_function, takes
 from dvm_graph.import_.importer import import_onnx
 from dvm_graph.import_.inference import infer_vendor
-from dvm_graph.import_.loading import ImportedModel, load_model
+from dvm_graph.import_.loading import load_model
 from dvm_graph.import_.partition import (
     cast_outputs,
     has_dilated_pools,
@@ -26,7 +26,6 @@ from dvm_graph.import_.types import (
 from dvm_graph.import_.vendor_library import cuts_sums_of_bytes, import_whole, whole_model
 
 __all__ = [
-    "ImportedModel",
     "are_strings",
     "cast_outputs",
     "casts_to_strings",

@@ -2,7 +2,6 @@
 
 from dvm_graph.ir.dtypes import Array, DType
 from dvm_graph.ir.graph import (
-    BASIC,
     Dim,
     Graph,
     Holding,
@@ -29,7 +28,6 @@ from dvm_graph.ir.widening import widened
 
 __all__ = [
     "Array",
-    "BASIC",
     "Holding",
     "Picked",
     "OPERATORS",

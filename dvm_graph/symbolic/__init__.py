@@ -5,30 +5,22 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import (
     Symbols,
     add,
-    broadcast_dim,
     ceildiv,
     floordiv,
-    is_static,
-    maximum,
-    minimum,
-    mod,
     mul,
     neg,
     product,
     sub,
     substitute,
     symbols_of,
-    truncdiv,
 )
 from dvm_graph.symbolic.expressions import Symbol
 from dvm_graph.symbolic.facts import Check, Facts, Relation
 from dvm_graph.symbolic.grammar import evaluate_dim_text, parse_dim
 from dvm_graph.symbolic.lower import OPS, DimTable, evaluate
 from dvm_graph.symbolic.meter import Meter, Unmetered
-from dvm_graph.symbolic.numeric import evaluate_constant
 from dvm_graph.symbolic.polynomial import Dim
 from dvm_graph.symbolic.proofs import Answer, Proof
-from dvm_graph.symbolic.shape_functions import infer
 from dvm_graph.symbolic.to_sympy import to_sympy
 
 __all__ = [
@@ -46,17 +38,10 @@ __all__ = [
     "Symbols",
     "Unmetered",
     "add",
-    "broadcast_dim",
     "ceildiv",
     "evaluate",
-    "evaluate_constant",
     "evaluate_dim_text",
     "floordiv",
-    "infer",
-    "is_static",
-    "maximum",
-    "minimum",
-    "mod",
     "mul",
     "neg",
     "parse_dim",
@@ -66,7 +51,6 @@ __all__ = [
     "substitute",
     "symbols_of",
     "to_sympy",
-    "truncdiv",
     "tells_extents_of_feed",
     "unsolved_dims",
 ]
