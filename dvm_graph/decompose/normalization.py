@@ -20,11 +20,16 @@ def standardized(
     builder: Builder, x: Value, axes: Sequence[int], epsilon: float
 ) -> tuple[Value, Value, Value]:
     """(x - mean) / sqrt(variance + epsilon), the mean, and the inverse standard deviation."""
-    average = mean(builder, x, axes)
-    centred = builder.sub(x, average)
-    variance = mean(builder, builder.mul(centred, centred), axes)
+    average, centred, variance = _moments(builder, x, axes)
     inverse = builder.rsqrt(shifted(builder, variance, epsilon))
     return builder.mul(centred, inverse), average, inverse
+
+
+def _moments(builder: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
+    """The mean, what is left without it, and the population variance."""
+    average = mean(builder, x, axes)
+    centred = builder.sub(x, average)
+    return average, centred, mean(builder, builder.mul(centred, centred), axes)
 
 
 def scaled_and_shifted(
@@ -167,10 +172,7 @@ def _have_channels(builder: Builder, node: Node, x: Value, parameters: Operands)
 
 def _batch_statistics(builder: Builder, x: Value) -> tuple[Value, Value]:
     """Mean and population variance of every channel, of shape [channels]."""
-    axes = (0, *range(2, x.rank))
-    average = mean(builder, x, axes)
-    centred = builder.sub(x, average)
-    variance = mean(builder, builder.mul(centred, centred), axes)
+    average, _, variance = _moments(builder, x, (0, *range(2, x.rank)))
     channels = (shape_of(x)[1],)
     return builder.reshape(average, channels), builder.reshape(variance, channels)
 
@@ -212,8 +214,6 @@ def mean_variance_normalization(builder: Builder, node: Node, operands: Operands
     axes = node.attrs.get("axes", (0, 2, 3))
     # Of images by default; of axes that a tensor has not, onnxruntime takes the others.
     axes = normalize_axes(node, [axis for axis in axes if axis < x.rank] or axes, x.rank)
-    wide = widened(builder, x)
-    centred = builder.sub(wide, mean(builder, wide, axes))
-    variance = mean(builder, builder.mul(centred, centred), axes)
+    _, centred, variance = _moments(builder, widened(builder, x), axes)
     deviation = shifted(builder, builder.sqrt(variance), 1e-9)
     return [builder.cast(builder.div(centred, deviation), x.dtype)]
