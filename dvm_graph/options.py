@@ -21,6 +21,7 @@ QUEUES = ("in_order", "adversarial", "audited")
 """How the queues of a simulated part run."""
 FALLBACKS = ("if_needed", "always", "operators")
 """When kernels give way to what runs where they cannot."""
+_CHOICES = {"precision": PRECISIONS, "queues": QUEUES, "fallbacks": FALLBACKS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +139,11 @@ class Options:
         _check_least(self, {"cores": 1, "local_bytes": _LEAST_LOCAL_BYTES, "max_nodes": 1})
         if self.local_bytes is not None and self.local_bytes > _MOST_LOCAL_BYTES:
             raise InputError(f"option local_bytes is {self.local_bytes}, but cannot exceed 1 GiB")
-        if self.precision not in PRECISIONS:
-            raise InputError(
-                f"precision is {self.precision!r}, but has to be one of {', '.join(PRECISIONS)}"
-            )
-        if self.queues not in QUEUES:
-            raise InputError(f"queues is {self.queues!r}, but has to be one of {', '.join(QUEUES)}")
-        if self.fallbacks not in FALLBACKS:
-            raise InputError(
-                f"fallbacks is {self.fallbacks!r}, but has to be one of {', '.join(FALLBACKS)}"
-            )
-        object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))
-        object.__setattr__(self, "vendor_nodes", frozenset(self.vendor_nodes))
-        object.__setattr__(self, "fed_initializers", frozenset(self.fed_initializers))
+        for name, choice in _CHOICES.items():
+            if (value := getattr(self, name)) not in choice:
+                raise InputError(f"{name} is {value!r}, but has to be one of {', '.join(choice)}")
+        for name in ("disable_passes", "vendor_nodes", "fed_initializers"):
+            object.__setattr__(self, name, frozenset(getattr(self, name)))
         for name, hint in self.dim_hints.items():
             if not _is_range(hint):
                 raise InputError(

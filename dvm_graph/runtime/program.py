@@ -10,7 +10,8 @@ from __future__ import annotations
 import atexit
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -101,6 +102,11 @@ class FlagCounts:
     """Of those, the ones whose absence gives other numbers in some order of queues."""
     mistaken: int
     """Spare ones without which there are other numbers: 0, or the verifier is wrong."""
+
+
+_COSTS = attrgetter(*(cost.name for cost in fields(RunStatistics)))
+_COUNTS = attrgetter(*(count.name for count in fields(FlagCounts)))
+"""As the core has them, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,25 +203,12 @@ class Program:
     @property
     def flags(self) -> FlagCounts:
         """Of the programs that ran so far, on a part whose queues are audited."""
-        counts = self._core.flags
-        return FlagCounts(
-            counts.waits, counts.unbalanced, counts.unordered, counts.seen, counts.mistaken
-        )
+        return FlagCounts(*_COUNTS(self._core.flags))
 
     @property
     def statistics(self) -> RunStatistics:
         """Of the run that ended last, whichever thread it was."""
-        record = self._core.statistics
-        return RunStatistics(
-            record.run_ns,
-            record.compile_ns,
-            record.max_compile_ns,
-            record.kernels_compiled,
-            record.kernels_launched,
-            record.fallbacks,
-            record.arena_bytes,
-            record.profile,
-        )
+        return RunStatistics(*_COSTS(self._core.statistics))
 
     def run(
         self,
