@@ -21,11 +21,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dvm_graph.decompose.arithmetic import scaled, shifted
+from dvm_graph.decompose.arithmetic import scaled, shifted, with_axis, without_axes
 from dvm_graph.decompose.control import add_control
 from dvm_graph.decompose.operands import operand, required, text
 from dvm_graph.decompose.regions import BodyResults, ResultType
 from dvm_graph.decompose.registry import Operands, Results, decomposition, find
+from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import Dim, DType, Node, Value, shape_of
 from dvm_graph.ir.control import Turns
 from dvm_graph.symbolic.builder import Builder
@@ -79,9 +80,7 @@ class _Cell:
 
     def gate(self, x: Value, at: int, count: int = 1) -> Value:
         """Columns of gates that lie side by side."""
-        rows, _ = shape_of(x)
-        starts, sizes = (0, at * self.hidden), (rows, count * self.hidden)
-        return self.builder.op("slice", x, starts=starts, steps=(1, 1), sizes=sizes)
+        return part(self.builder, x, 1, at * self.hidden, count * self.hidden)
 
     def bounded(self, x: Value) -> Value:
         clip = self.node.attrs.get("clip")
@@ -97,13 +96,14 @@ class _Cell:
         """What such gates take of the states, but for peepholes."""
         if self.rests:
             zero, shape = self.builder.scalar(0, h.dtype), (shape_of(h)[0], count * self.hidden)
-            result = self.builder.op("broadcast_to", zero, shape=shape)
+            result = self.builder.broadcast_to(zero, shape)
         elif self.times is not None:
             result = self.times(self.builder, h, at * self.hidden, count * self.hidden)
         else:
             result = self.builder.matmul(h, self._weights(at, count))
         if self.recurrent_bias is not None:
-            bias = _span(self.builder, self.recurrent_bias, at * self.hidden, count * self.hidden)
+            first, columns = at * self.hidden, count * self.hidden
+            bias = part(self.builder, self.recurrent_bias, 0, first, columns)
             result = self.builder.add(result, bias)
         return result
 
@@ -111,14 +111,11 @@ class _Cell:
         """[hidden, count * hidden]"""
         first, rows = at * self.hidden, count * self.hidden
         if self.recurrence.data is not None:
-            part = self.recurrence.data[first : first + rows]
-            gates = self.builder.graph.constant(part, f"{self.recurrence.name}.{at}")
+            data = self.recurrence.data[first : first + rows]
+            gates = self.builder.graph.constant(data, f"{self.recurrence.name}.{at}")
         else:
-            starts, sizes = (first, 0), (rows, self.hidden)
-            gates = self.builder.op(
-                "slice", self.recurrence, starts=starts, steps=(1, 1), sizes=sizes
-            )
-        return self.builder.op("transpose", gates, perm=(1, 0))
+            gates = part(self.builder, self.recurrence, 0, first, rows)
+        return self.builder.transpose(gates, (1, 0))
 
     def sum(self, x: Value, h: Value, at: int, count: int = 1) -> Value:
         return self.builder.add(self.gate(x, at, count), self.product(h, at, count))
@@ -271,7 +268,7 @@ class _Operator:
         if not directions or hidden == 0:
             return None
         if node.attrs.get("layout", 0):
-            x = builder.op("transpose", x, perm=(1, 0, 2))
+            x = builder.transpose(x, (1, 0, 2))
         operator = _Operator(builder, node, operands, x, hidden, directions, functions, times)
         shapes = operator._wanted_shapes()
         if not operator._takes(shapes):
@@ -318,7 +315,7 @@ class _Operator:
         return [
             value
             if value is None or index not in (1, 2, 3, 7) or value.shape == shapes[index]
-            else self.builder.op("reshape", value, shape=shapes[index])
+            else self.builder.reshape(value, shapes[index])
             for index, value in enumerate(self.operands)
         ]
 
@@ -330,22 +327,22 @@ class _Operator:
     def state_shape(self) -> tuple[Dim, ...]:
         return (shape_of(self.x)[1], self.hidden)
 
-    def part(self, index: int, number: int) -> Value | None:
+    def of_direction(self, index: int, number: int) -> Value | None:
         """What an operand that has one for each direction holds for one of them."""
         value = operand(self.operands, index)
         if value is None:
             return None
         if value.data is not None:
             return self.builder.graph.constant(value.data[number], f"{value.name}.{number}")
-        return _taken(self.builder, value, 0, number)
+        return _one(self.builder, value, 0, number)
 
     def bias(self, number: int) -> tuple[Value | None, Value | None]:
         """What is added to the products with W, and what to those with R."""
-        both = self.part(3, number)
+        both = self.of_direction(3, number)
         if both is None:
             return None, None
         length = _GATES[self.node.op] * self.hidden
-        w, r = (_span(self.builder, both, start, length) for start in (0, length))
+        w, r = (part(self.builder, both, 0, start, length) for start in (0, length))
         if self.node.op == "GRU" and self.node.attrs.get("linear_before_reset", 0):
             return w, r
         return self.builder.add(w, r), None
@@ -367,10 +364,10 @@ class _Operator:
         if value is None:
             zero = self.builder.scalar(0, self.x.dtype)
             shape = (1, *self.state_shape) if self.whole else self.state_shape
-            return self.builder.op("broadcast_to", zero, shape=shape)
+            return self.builder.broadcast_to(zero, shape)
         if self.whole:
             return value
-        return _taken(self.builder, value, 1 if self.node.attrs.get("layout", 0) else 0, number)
+        return _one(self.builder, value, 1 if self.node.attrs.get("layout", 0) else 0, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +389,7 @@ class _Direction:
 
 def _direction(operator: _Operator, number: int) -> _Direction:
     builder, lstm = operator.builder, operator.node.op == "LSTM"
-    w, r = operator.part(1, number), operator.part(2, number)
+    w, r = operator.of_direction(1, number), operator.of_direction(2, number)
     assert w is not None and r is not None
     bias, recurrent_bias = operator.bias(number)
     times = None
@@ -400,12 +397,12 @@ def _direction(operator: _Operator, number: int) -> _Direction:
         of_rows, times = operator.times[number]
         projected = of_rows(builder, operator.x, 0, _GATES[operator.node.op] * operator.hidden)
     else:
-        projected = builder.matmul(operator.x, builder.op("transpose", w, perm=(1, 0)))
+        projected = builder.matmul(operator.x, builder.transpose(w, (1, 0)))
     if bias is not None:
         projected = builder.add(projected, bias)
     lengths = operand(operator.operands, 4)
     if lengths is not None:
-        steps = builder.op("iota", shape=(operator.steps,), axis=0, start=0, step=1)
+        steps = builder.iota((operator.steps,))
     return _Direction(
         operator.directions[number],
         operator.functions[number],
@@ -414,7 +411,7 @@ def _direction(operator: _Operator, number: int) -> _Direction:
         r,
         times,
         recurrent_bias,
-        operator.part(7, number) if lstm else None,
+        operator.of_direction(7, number) if lstm else None,
         None if lengths is None else (builder.cast(lengths, DType.INT64), steps),
     )
 
@@ -432,7 +429,7 @@ def _fill(operator: _Operator, body: _Body, directions: Sequence[_Direction], re
             after, row = _step(operator, body, direction, rests)
             states += after
             rows.append(row)
-        graph.outputs = [builder.op("reshape", v, shape=shape) for v in (*states, *rows)]
+        graph.outputs = [builder.reshape(value, shape) for value in (*states, *rows)]
     graph.inputs = [inner for _, inner in body.pairs()]
     graph.output_names = tuple(value.name for value in graph.outputs)
 
@@ -444,13 +441,12 @@ def _step(
     node, inside = operator.node, body.builder
     row = body.row(direction.projected, direction.backward)
     shape = (body.batch, operator.hidden)
-    before = [
-        inside.op("reshape", body.state(initial), shape=shape) for initial in direction.initial
-    ]
+    before = [inside.reshape(body.state(initial), shape) for initial in direction.initial]
     peepholes: list[Value | None] = [None] * 3
     if direction.peepholes is not None:
         looks = body.capture(direction.peepholes)
-        peepholes = [_span(inside, looks, at * operator.hidden, operator.hidden) for at in range(3)]
+        starts = range(0, 3 * operator.hidden, operator.hidden)
+        peepholes = [part(inside, looks, 0, start, operator.hidden) for start in starts]
     bias = direction.recurrent_bias
     cell = _Cell(
         inside,
@@ -467,15 +463,15 @@ def _step(
     if direction.lengths is None:
         return after, after[0]
     going = _going(body, *direction.lengths, direction.backward)
-    kept = [inside.op("select", going, new, old) for new, old in zip(after, before, strict=True)]
-    return kept, inside.op("select", going, after[0], inside.scalar(0, row.dtype))
+    kept = [inside.select(going, new, old) for new, old in zip(after, before, strict=True)]
+    return kept, inside.select(going, after[0], inside.scalar(0, row.dtype))
 
 
 def _going(body: _Body, lengths: Value, steps: Value, backward: bool) -> Value:
     """Whether a step is one of each sequence of the batch: [batch, 1]."""
     inside, count = body.builder, body.per_sequence(lengths)
     goes_on = inside.lt(body.row(steps, backward), count)
-    return inside.op("reshape", goes_on, shape=(body.batch, 1))
+    return inside.reshape(goes_on, (body.batch, 1))
 
 
 def _results(operator: _Operator, bodies: Sequence[_Body]) -> list[Value | None]:
@@ -504,31 +500,20 @@ def _results(operator: _Operator, bodies: Sequence[_Body]) -> list[Value | None]
     y = _joined(builder, collected, 1)
     ends = [_joined(builder, last[at::each], 0) for at in range(each)]
     if batch_first:
-        y = builder.op("transpose", y, perm=(2, 0, 1, 3))
-        ends = [builder.op("transpose", end, perm=(1, 0, 2)) for end in ends]
+        y = builder.transpose(y, (2, 0, 1, 3))
+        ends = [builder.transpose(end, (1, 0, 2)) for end in ends]
     return [y, *ends]
 
 
 def _joined(builder: Builder, values: Sequence[Value], axis: int) -> Value:
     """Values of all directions along a new axis."""
-    parts = []
-    for value in values:
-        shape = shape_of(value)
-        parts.append(builder.op("reshape", value, shape=(*shape[:axis], 1, *shape[axis:])))
-    return parts[0] if len(parts) == 1 else builder.op("concat", *parts, axis=axis)
+    parts = [with_axis(builder, value, axis) for value in values]
+    return parts[0] if len(parts) == 1 else builder.concat(parts, axis)
 
 
-def _taken(builder: Builder, value: Value, axis: int, index: int) -> Value:
+def _one(builder: Builder, value: Value, axis: int, index: int) -> Value:
     """One of an axis, without the axis."""
-    shape = shape_of(value)
-    starts = tuple(index if i == axis else 0 for i in range(len(shape)))
-    sizes = tuple(1 if i == axis else dim for i, dim in enumerate(shape))
-    one = builder.op("slice", value, starts=starts, steps=(1,) * len(shape), sizes=sizes)
-    return builder.op("reshape", one, shape=(*shape[:axis], *shape[axis + 1 :]))
-
-
-def _span(builder: Builder, vector: Value, start: int, length: int) -> Value:
-    return builder.op("slice", vector, starts=(start,), steps=(1,), sizes=(length,))
+    return without_axes(builder, part(builder, value, axis, index, 1), (axis,))
 
 
 def _functions(node: Node, directions: int) -> list[list[Function]] | None:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dvm_graph.decompose.arithmetic import with_axis
+from dvm_graph.decompose.arithmetic import with_axis, without_axes
 from dvm_graph.decompose.host import add_host, fresh_dim
 from dvm_graph.decompose.operands import (
     constant_scalar,
@@ -171,7 +171,7 @@ def split_to_sequence(builder: Builder, node: Node, operands: Operands) -> Resul
         starts = itertools.accumulate(sizes, initial=0)
         pairs = zip(starts, sizes, strict=False)
         parts = [part(builder, x, axis, start, size) for start, size in pairs]
-        members = tuple(parts if keeps else [_without(builder, p, axis) for p in parts])
+        members = tuple(parts if keeps else [without_axes(builder, p, (axis,)) for p in parts])
     row = _size_of_each(operand(operands, 1))
     if sizes is not None and len(set(sizes)) == 1:
         row = sizes[0]
@@ -208,11 +208,6 @@ def _sizes(
     if not isinstance(extent, int) or size <= 0 or extent > size * _MOST_PARTS:
         return None
     return [min(size, extent - start) for start in range(0, extent, size)]
-
-
-def _without(builder: Builder, x: Value, axis: int) -> Value:
-    shape = shape_of(x)
-    return builder.op("reshape", x, shape=(*shape[:axis], *shape[axis + 1 :]))
 
 
 @decomposition("ConcatFromSequence")

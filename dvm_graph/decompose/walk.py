@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dvm_graph.decompose.arithmetic import with_axis
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.continuations import Behind, Opened, continued
 from dvm_graph.decompose.control import build_control, calls_vendor
@@ -377,14 +378,14 @@ class _Walk:
             branches.append([self._value(value) for value in region.outputs])
         if not may_speculate(self._graph.added_since(mark), branches):
             return None
-        scalar = self._builder.op("reshape", condition, shape=())
+        scalar = self._builder.reshape(condition, ())
         results = []
         for taken, other in zip(*branches, strict=True):
             if taken.dtype is not other.dtype or taken.shape is None or other.shape is None:
                 return None
             if not self._facts.same_shape(taken.shape, other.shape):
                 return None
-            results.append(self._builder.op("select", scalar, taken, other))
+            results.append(self._builder.select(scalar, taken, other))
         return results
 
     def _try_unrolled(self, node: Node, operands: Sequence[Value | None]) -> bool:
@@ -432,9 +433,7 @@ class _Walk:
         return [*(v for v in states if v is not None), *map(self._stacked, rows)]
 
     def _stacked(self, rows: Sequence[Value]) -> Value:
-        build = self._builder
-        parts = [build.op("reshape", row, shape=(1, *(row.shape or ()))) for row in rows]
-        return build.concat(parts, 0)
+        return self._builder.concat([with_axis(self._builder, row, 0) for row in rows], 0)
 
     def _try_control(self, node: Node, operands: Sequence[Value | None]) -> bool:
         if not node.regions or self._tentative:
