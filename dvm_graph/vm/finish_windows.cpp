@@ -30,7 +30,7 @@ class Chain {
   // call.
   const TileInstruction* next(Family family, DType dtype) {
     if (!find(family, dtype)) return nullptr;
-    const bool again = forked_ && is_same(made_, fork_);
+    const bool again = forked_ && made_ == fork_;
     if (!(again || is_last_read(made_)) || reads_of(made_) != 1) return nullptr;
     made_ = at_.operands[0];
     ++end_;
@@ -47,7 +47,7 @@ class Chain {
     const Family family = op == PlanOp::mul_ ? Family::v_mul : Family::v_max;
     if (!find(family, dtype())) return false;
     if (!is_last_read(made_) || !is_last_read(fork_)) return false;
-    const int reads = is_same(made_, fork_) ? 2 : 1;
+    const int reads = made_ == fork_ ? 2 : 1;
     if (reads_of(made_) != reads || reads_of(fork_) != reads) return false;
     made_ = at_.operands[0];
     forked_ = false;
@@ -119,10 +119,6 @@ class Chain {
     return true;
   }
 
-  static bool is_same(const TileOperand& a, const TileOperand& b) {
-    return a.space == b.space && a.index == b.index && a.offset == b.offset && a.inner == b.inner &&
-           a.middle == b.middle && a.outer == b.outer;
-  }
   // Of a value by the instruction at hand.
   bool is_last_read(const TileOperand& value) const {
     return value.space == Space::local && !code_->buffers[value.index].kept &&
@@ -131,7 +127,7 @@ class Chain {
   int reads_of(const TileOperand& value) {
     int reads = 0;
     for (int k = 1; k < at_.operand_count; ++k) {
-      if (value.space != Space::local || !is_same(at_.operands[k], value)) continue;
+      if (value.space != Space::local || at_.operands[k] != value) continue;
       read_ = k;
       ++reads;
     }

@@ -114,11 +114,6 @@ class Joiner {
   Loops loops_{0, 0, 0};
 };
 
-bool same_place(const TileOperand& a, const TileOperand& b) {
-  return a.space == b.space && a.index == b.index && a.offset == b.offset && a.outer == b.outer &&
-         a.middle == b.middle && a.inner == b.inner;
-}
-
 // Whether two reductions of different kinds fold the same rows, without gaps: GroupVerifier holds
 // programs to it.
 bool fold_same_rows(const TileInstruction& one, const TileInstruction& other) {
@@ -129,7 +124,7 @@ bool fold_same_rows(const TileInstruction& one, const TileInstruction& other) {
   }
   return one.extents[0] == other.extents[0] && one.extents[1] == other.extents[1] &&
          one.changed_mask == other.changed_mask && ((one.flags ^ other.flags) & kChunks) == 0 &&
-         same_place(one.operands[1], other.operands[1]);
+         one.operands[1] == other.operands[1];
 }
 
 }  // namespace

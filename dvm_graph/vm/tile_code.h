@@ -26,6 +26,8 @@ struct TileOperand {
   int32_t offset = 0;  // bytes into the buffer
   int32_t inner = 0, outer = 0, middle = 0;
 
+  bool operator==(const TileOperand&) const = default;
+
   // Lies in the place of index and offset, which it has none of.
   uint64_t immediate() const {
     return uint64_t{static_cast<uint32_t>(offset)} << 32 | static_cast<uint32_t>(index);
