@@ -24,7 +24,7 @@ from dvm_graph.check.findings import Finding, Subject
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.import_ import cuts_sums_of_bytes
-from dvm_graph.ir import Array, DType, Graph, Node, Value
+from dvm_graph.ir import Array, DType, Graph, Node, Value, read_from_around
 
 _SLACK = 64.0
 _SMALL_PART = 2.0**-18
@@ -198,7 +198,7 @@ def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array])
     Raises:
         DvmError: onnxruntime refuses it.
     """
-    from dvm_graph.runtime.partitions import make_partition, partition_inputs
+    from dvm_graph.runtime.partitions import make_partition
     from dvm_graph.runtime.vendor_model import VendorThreads
 
     named = [value for value in outputs if value.name]
@@ -210,7 +210,7 @@ def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array])
     copy = replace(node, inputs=inputs)
     partition = make_partition([copy], named, VendorThreads(1), optimise=False).run
     given = {known[value]: array for value, array in operands.items()}
-    arrays = [_unboxed(value.dtype.bits(given[value])) for value in partition_inputs([copy])]
+    arrays = [_unboxed(value.dtype.bits(given[value])) for value in read_from_around([copy])]
     results = partition(arrays, None)
     return [
         boxed(result).view(value.dtype.numpy) if value.dtype is DType.BFLOAT16 else boxed(result)

@@ -10,6 +10,7 @@ from dvm_graph.ir.graph import (
     Picked,
     Shape,
     Value,
+    read_from_around,
     shape_of,
     with_what_they_rest_on,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "Result",
     "Shape",
     "Value",
+    "read_from_around",
     "shape_of",
     "sum_of_products",
     "widened",

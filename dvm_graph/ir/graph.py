@@ -16,7 +16,7 @@ basic operators (`domain` is `BASIC`, `op` a key of `ir.operators.OPERATORS`).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
@@ -212,6 +212,19 @@ def with_what_they_rest_on(nodes: Iterable[Node | None]) -> set[Node]:
             found.add(node)
             pending += [value.producer for value in node.inputs if value is not None]
     return found
+
+
+def read_from_around(nodes: Collection[Node]) -> list[Value]:
+    """What nodes read that none of them makes, but constants; each once, in the order of the reads."""
+    made = {value for node in nodes for value in node.outputs}
+    return list(
+        dict.fromkeys(
+            value
+            for node in nodes
+            for value in node.inputs
+            if value is not None and value not in made and not value.is_constant
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)

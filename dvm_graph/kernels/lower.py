@@ -22,7 +22,7 @@ from dvm_graph.cluster import (
 )
 from dvm_graph.cluster import Step as ScheduledStep
 from dvm_graph.errors import CompileError, UnsupportedError
-from dvm_graph.ir import Dim, Graph, Node, Value
+from dvm_graph.ir import Dim, Graph, Node, Value, read_from_around
 from dvm_graph.kernels.lower_subgraph import lower_subgraph
 from dvm_graph.kernels.plan import (
     NO_SLOT,
@@ -133,24 +133,17 @@ class _ModelLowering:
 
     def _vendor(self, nodes: tuple[Node, ...]) -> VendorStep:
         inside = set(nodes)
-        results = [value for node in nodes for value in node.outputs]
-        produced = set(results)
-        inputs = dict.fromkeys(
-            value
-            for node in nodes
-            for value in node.inputs
-            if value is not None and value not in produced and not value.is_constant
-        )
         outputs = [
             value
-            for value in results
+            for node in nodes
+            for value in node.outputs
             if self._graph.is_output(value)
             or any(user not in inside for user in self._graph.users(value))
             or self._binds(value)
         ]
         step = VendorStep(
             nodes,
-            tuple(self._values.number(value) for value in inputs),
+            tuple(self._values.number(value) for value in read_from_around(nodes)),
             tuple(self._values.number(value) for value in outputs),
         )
         for value in outputs:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dvm_graph import _core
 from dvm_graph.errors import CompileError
 from dvm_graph.import_ import rank_of_strings
-from dvm_graph.ir import DType
+from dvm_graph.ir import DType, read_from_around
 from dvm_graph.kernels.plan import (
     ControlStep,
     DimsStep,
@@ -228,11 +228,11 @@ def _vendor_steps(plan: ModelPlan) -> list[VendorStep]:
 def _partition(
     plan: ModelPlan, step: VendorStep, threads: VendorThreads, in_branch: bool
 ) -> VendorPartition:
-    from dvm_graph.runtime.partitions import make_partition, partition_inputs
+    from dvm_graph.runtime.partitions import make_partition
 
     results = {value.name: value for node in step.nodes for value in node.outputs}
     names = [plan.values[index].name for index in step.outputs]
-    if len(partition_inputs(step.nodes)) != len(step.inputs):
+    if len(read_from_around(step.nodes)) != len(step.inputs):
         raise CompileError(f"a vendor partition reads other values than {step.inputs}")
     outputs = [results[name] for name in names]
     return make_partition(step.nodes, outputs, threads, in_branch=in_branch)

@@ -20,7 +20,7 @@ from dvm_graph.import_ import (
     opset_probes,
     partition_models,
 )
-from dvm_graph.ir import Node, Value
+from dvm_graph.ir import Node, Value, read_from_around
 from dvm_graph.kernels.plan import describe_nodes
 from dvm_graph.runtime.vendor import (
     FAILURES,
@@ -45,7 +45,7 @@ def make_partition(
 ) -> VendorPartition:
     """A session over the nodes.
 
-    Inputs of its runs are those of `partition_inputs`, in that order. `optimise`: onnxruntime may
+    Inputs of its runs are what `read_from_around` finds, in that order. `optimise`: onnxruntime may
     rewrite the nodes to others, if it takes them then. `in_branch`: they may never run, and it is for runs to tell what
     does not fit.
 
@@ -70,7 +70,7 @@ def make_partition(
         found = VendorModel(
             describe_nodes(nodes),
             functools.partial(_candidate, candidates, number, cast),
-            tuple(value.name for value in partition_inputs(nodes)),
+            tuple(value.name for value in read_from_around(nodes)),
             tuple(VendorResult(v.name, v.dtype, v.computable) for v in outputs),
             foreign,
             tuple(casts),
@@ -80,19 +80,6 @@ def make_partition(
         )
         return VendorPartition(found, threads, session)
     raise UnsupportedError(f"onnxruntime refuses {describe_nodes(nodes)}: {refusal}") from refusal
-
-
-def partition_inputs(nodes: Sequence[Node]) -> list[Value]:
-    """The values from outside that the nodes read; constants live inside the partition."""
-    produced = {value for node in nodes for value in node.outputs}
-    return list(
-        dict.fromkeys(
-            value
-            for node in nodes
-            for value in node.inputs
-            if value is not None and value not in produced and not value.is_constant
-        )
-    )
 
 
 @functools.cache
@@ -113,7 +100,7 @@ def _candidates(nodes: Sequence[Node], outputs: Sequence[Value], in_branch: bool
     if whole is not None:
         alone = whole
         return lambda: iter([(alone, ())])
-    inputs = partition_inputs(nodes)
+    inputs = read_from_around(nodes)
     return lambda: partition_models(nodes, inputs, outputs, newest_opset(), in_branch=in_branch)
 
 
