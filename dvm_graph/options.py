@@ -15,7 +15,7 @@ from typing import Any
 
 from dvm_graph.errors import InputError
 
-PRECISIONS = ("f32", "bf16", "i8")
+PRECISIONS = ("f32", "stored", "bf16", "i8")
 """Of the operands of matrix products."""
 QUEUES = ("in_order", "adversarial", "audited")
 """How the queues of a simulated part run."""
@@ -77,7 +77,8 @@ class Options:
     leaves the CPUs to others, and small runs take longer."""
     precision: str = "f32"
     """"bf16": matrix products and convolutions round their f32 operands to bfloat16 and add up in f32, on
-    CPUs with AVX512-BF16; everything else stays f32. "i8": products with weights of 2, 4 or 8 bits in blocks round what
+    CPUs with AVX512-BF16; everything else stays f32. "stored": matrix products whose operands both are bfloat16 do so, which
+    takes nothing from them. "i8": products with weights of 2, 4 or 8 bits in blocks round what
     they multiply to bytes, each block by its largest element, as `accuracy_level` 4 has it. "f32": nothing is rounded
     but where the model allows it."""
     winograd: bool = True

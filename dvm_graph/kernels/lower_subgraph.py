@@ -66,7 +66,7 @@ class _Lowering:
         options: Options,
     ) -> None:
         self._subgraph, self._values, self._dims, self._facts = subgraph, values, dims, facts
-        self._rounds = options.precision == "bf16"
+        self._precision = options.precision
         self._transforms = options.transforms
         self._space = subgraph.axes.space
         self._axes = subgraph.axes.nodes
@@ -402,7 +402,12 @@ class _Lowering:
         """Its operands are rounded to bf16 before they are multiplied."""
         if product.required(1).made_by("unpack_blocks") is not None:
             return False
-        return self._rounds and product.output.dtype.register is DType.FLOAT32
+        if product.output.dtype.register is not DType.FLOAT32:
+            return False
+        return self._precision == "bf16" or (
+            self._precision == "stored"
+            and all(_is_bf16(product.required(index)) for index in (0, 1))
+        )
 
     def _matrix_operand(self, node: Node, index: int) -> int:
         """A may be computed in this kernel; the cube unit reads B from memory, and be it the one number of a
@@ -530,3 +535,10 @@ _HALVES = {DType.FLOAT16, DType.BFLOAT16}
 
 def _is_view(node: Node) -> bool:
     return node.op in RELAYOUTS or node.op in STRIDED
+
+
+def _is_bf16(operand: Value) -> bool:
+    """Whether elements of a product's operand are numbers of bfloat16, other than those of patches."""
+    cast = operand.made_by("cast")
+    dtypes = {operand.dtype} if cast is None else {operand.dtype, cast.required(0).dtype}
+    return DType.BFLOAT16 in dtypes and operand.made_by("patches") is None

@@ -121,10 +121,9 @@ def _builder(options: Options) -> _core.ModelBuilder:
             f"option cores is {options.cores}, but this process may use {cpus} CPUs: "
             f"at most {CORES_PER_CPU * cpus}, {CORES_PER_CPU} for each"
         )
-    level = _level(options.simd)
-    if options.precision == "bf16" and level not in _core.bf16_levels():
+    if options.precision in ("bf16", "stored") and not multiplies_bf16(options):
         raise InputError(
-            f"precision='bf16' needs a CPU with AVX512-BF16, which {level} on this machine lacks; "
+            f"precision={options.precision!r} needs a CPU with AVX512-BF16, which {_level(options.simd)} on this machine lacks; "
             "leave it out: f32 is as fast here, and a model whose weights are float16 or bfloat16 "
             "reads half the memory all the same"
         )
@@ -145,6 +144,15 @@ def _builder(options: Options) -> _core.ModelBuilder:
         raise OutOfMemoryError(
             f"no memory for local_bytes={options.local_bytes} on every core"
         ) from error
+
+
+def multiplies_bf16(options: Options) -> bool:
+    """Whether the device has instructions for products of bfloat16.
+
+    Raises:
+        InputError: the machine lacks the level that is asked for.
+    """
+    return _level(options.simd) in _core.bf16_levels()
 
 
 def _level(simd: str | None) -> str:

@@ -25,6 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from dvm_graph.errors import DvmError, InputError, RescueWarning
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
+from dvm_graph.runtime.recipe import multiplies_bf16
 from dvm_graph.torch_backend.decompositions import DECOMPOSED
 from dvm_graph.torch_backend.freezing import Frozen, Run, kept_tensors
 from dvm_graph.torch_backend.operators import is_operator, is_supported
@@ -69,6 +70,8 @@ def dvm(
     if not isinstance(freezing, bool):
         raise InputError(f"option freezing is {freezing!r:.50}, but has to be True or False")
     chosen = Options().changed(fields)
+    if "precision" not in fields and multiplies_bf16(chosen):
+        chosen = chosen.changed({"precision": "stored"})
 
     orders: dict[str, Order] = {}
 

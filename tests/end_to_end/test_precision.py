@@ -35,6 +35,11 @@ ROWS = (1, 2, 13, 15, 29, 130)
 SIZES = ((1, 1), (2, 31), (3, 33), (31, 17), (32, 32), (33, 15), (65, 63), (257, 70))
 """k odd and even, n around the lanes and panels."""
 
+needs_bf16 = pytest.mark.skipif(
+    _core.simd_levels()[0] not in _core.bf16_levels(),
+    reason="the CPU has no products of bfloat16",
+)
+
 
 def normal(seed: int, *shape: int) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
@@ -230,7 +235,7 @@ def test_compare_judges_by_the_bounds_of_bf16() -> None:
 
 
 def test_unknown_precision() -> None:
-    with pytest.raises(InputError, match="one of f32, bf16, i8"):
+    with pytest.raises(InputError, match="one of f32, stored, bf16, i8"):
         dvm_graph.Options(precision="fp16")
 
 
@@ -239,19 +244,38 @@ def test_levels_without_the_instructions_refuse() -> None:
     for level in set(_core.simd_levels()) - set(_core.bf16_levels()):
         with pytest.raises(InputError, match="AVX512-BF16"):
             dvm_graph.optimize(proto, precision="bf16", simd=level)
+        with pytest.raises(InputError, match="AVX512-BF16"):
+            dvm_graph.optimize(proto, precision="stored", simd=level)
 
 
 # -- float16 and bfloat16 tensors, multiplied in f32
 
 
+@needs_bf16
+def test_products_of_stored_bf16_multiply_these_and_others_f32() -> None:
+    """Of the two products in each model one has operands of f32, which nothing is to be taken from."""
+    a, b = normal(1, 17, 66), normal(2, 66, 35)
+    text = "g (float[m, k] a, float[k, n] b) => (float[m, n] y, bfloat16[m, n] z) {"
+    text += " y = MatMul(a, b) p = Cast<to = 16>(a) q = Cast<to = 16>(b) z = MatMul(p, q) }"
+    model = dvm_graph.optimize(parsed(text), precision="stored")
+    y, z = model.run({"a": a, "b": b})
+    np.testing.assert_allclose(y, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+    want = rounded(a) @ rounded(b)
+    assert (np.abs(z.astype(np.float64) - want) <= ROUNDING[BF16] * np.abs(want) + 1e-3).all()
+    listing = model.disassemble({"a": a, "b": b})
+    products = [line.split()[0] for line in listing.splitlines() if "m_matmul" in line]
+    assert set(products) == {"m_matmul_bundles_bf16", "m_matmul_f32"}
+
+
+@pytest.mark.parametrize("precision", ["f32", pytest.param("stored", marks=needs_bf16)])
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=NAMES.get)
 @pytest.mark.parametrize("m", ROWS)
 @pytest.mark.parametrize("k, n", SIZES)
-def test_half_weights(dtype: np.dtype[Any], m: int, k: int, n: int) -> None:
+def test_half_weights(dtype: np.dtype[Any], m: int, k: int, n: int, precision: str) -> None:
     a, w = normal(1, m, k).astype(dtype), normal(2, k, n).astype(dtype)
     name = NAMES[dtype]
     proto = parsed(f"g ({name}[m, {k}] a) => ({name}[m, {n}] y) {{ y = MatMul(a, w) }}", w=w)
-    got = run(proto, {"a": a})
+    got = run(proto, {"a": a}, precision=precision)
     assert got.dtype == dtype
     want = a.astype(np.float64) @ w.astype(np.float64)
     sums = np.abs(a.astype(np.float64)) @ np.abs(w.astype(np.float64)) * k * 2.0**-24

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-import dvm_graph
-from dvm_graph.torch_backend.freezing import Frozen, packed_arrays
+from dvm_graph.torch_backend import freezing
+from dvm_graph.torch_backend.freezing import Frozen
 from dvm_graph.torch_backend.piece import Piece
 from tests.torch.closeness import close
 
@@ -41,6 +41,10 @@ def _ids(batch: int, length: int) -> torch.Tensor:
 
 def _frozen(module: nn.Module) -> Callable[..., Any]:
     return torch.compile(module, backend="dvm", dynamic=True, options=FREEZING)
+
+
+def _packed() -> int:
+    return sum(len(arrays) for _, arrays in freezing._packed)
 
 
 def _step(module: nn.Module) -> None:
@@ -97,19 +101,18 @@ def test_parameters_are_no_arguments(pieces: list[Piece]) -> None:
 @torch.no_grad()
 def test_graphs_share_panels_as_long_as_there_is_a_module() -> None:
     """A batch of 1 is a graph of its own."""
-    packed = packed_arrays(dvm_graph.Options(cores=2))
-    before = len(packed)
+    before = _packed()
     module = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 48)).eval()
     compiled = torch.compile(module, backend="dvm", dynamic=True, options={**FREEZING, "cores": 2})
     counts = []
     for x in (torch.rand(3, 32), torch.rand(1, 32)):
         close(compiled(x), module(x))
-        counts.append(len(packed))
+        counts.append(_packed())
     assert counts == [before + 2, before + 2]
     del module, compiled
     torch._dynamo.reset()
     gc.collect()
-    assert len(packed) == before
+    assert _packed() == before
 
 
 @torch.no_grad()
