@@ -101,6 +101,8 @@ def test_parameters_are_no_arguments(pieces: list[Piece]) -> None:
 @torch.no_grad()
 def test_graphs_share_panels_as_long_as_there_is_a_module() -> None:
     """A batch of 1 is a graph of its own."""
+    torch._dynamo.reset()
+    gc.collect()  # modules of other tests
     before = _packed()
     module = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 48)).eval()
     compiled = torch.compile(module, backend="dvm", dynamic=True, options={**FREEZING, "cores": 2})
