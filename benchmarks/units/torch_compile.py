@@ -60,6 +60,9 @@ IMAGES = ("vit", "resnet", "convnext", "mobilenet")
 @click.command()
 @click.argument("name", type=click.Choice(list(MODELS)))
 @click.option("--train", is_flag=True, help="Forward and backward, instead of forward alone.")
+@click.option(
+    "--dtype", type=click.Choice(("float32", "bfloat16")), default="float32", show_default=True
+)
 @click.option("--layers", default=12, show_default=True)
 @click.option(
     "--shapes", default="2x64,4x128,3x77", show_default=True, help="batch x tokens, or sides."
@@ -68,16 +71,23 @@ IMAGES = ("vit", "resnet", "convnext", "mobilenet")
 @click.option("--threads", default=2, show_default=True)
 @click.option("--engines", default=",".join(ENGINES), show_default=True)
 def main(
-    name: str, train: bool, layers: int, shapes: str, repeats: int, threads: int, engines: str
+    name: str,
+    train: bool,
+    dtype: str,
+    layers: int,
+    shapes: str,
+    repeats: int,
+    threads: int,
+    engines: str,
 ) -> None:
     """Times steps of NAME at its base width with random weights."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     points = [tuple(map(int, shape.split("x"))) for shape in shapes.split(",")]
-    module = MODELS[name](layers).train(train)
+    module = MODELS[name](layers).train(train).to(getattr(torch, dtype))
     steps = {engine: _step(engine, module, name, train, threads) for engine in engines.split(",")}
     firsts = {engine: [_time(step, *p) for p in points] for engine, step in steps.items()}
-    table = Table(title=f"{name}, {'a training step' if train else 'forward'}, ms")
+    table = Table(title=f"{name}, {dtype}, {'a training step' if train else 'forward'}, ms")
     for column in ("engine", "first", "others", *(f"{b} x {s}" for b, s in points)):
         table.add_column(column, justify="right")
     times: dict[tuple[str, int], list[float]] = {}
@@ -105,7 +115,7 @@ def _step(engine: str, module: torch.nn.Module, name: str, train: bool, threads:
 
     def inputs(batch: int, size: int) -> dict[str, torch.Tensor]:
         if name in IMAGES:
-            return {"pixel_values": torch.rand(batch, 3, size, size)}
+            return {"pixel_values": torch.rand(batch, 3, size, size, dtype=own.dtype)}
         return {"input_ids": torch.randint(0, 1000, (batch, size))}
 
     def step(batch: int, size: int) -> None:
