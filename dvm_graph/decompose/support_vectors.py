@@ -79,7 +79,16 @@ def _rows(builder: Builder, x: Value, features: int) -> Value | None:
 
 
 def _products(builder: Builder, rows: Value, others: _Floats) -> Value:
-    return builder.matmul(rows, builder.constant(np.ascontiguousarray(others.T)))
+    """[rows, others], of the type of the rows."""
+    others = np.ascontiguousarray(others.T.astype(rows.dtype.numpy))
+    return builder.matmul(rows, builder.constant(others))
+
+
+def _sums(builder: Builder, near: Value, coefficients: _Floats, rho: _Floats) -> Value:
+    """[rows, sums]: added up as float64, for what is left of numbers of a machine may be a millionth of them."""
+    y = _products(builder, builder.cast(near, DType.FLOAT64), coefficients)
+    y = builder.add(y, builder.constant(rho.astype(np.float64)))
+    return builder.cast(y, DType.FLOAT32)
 
 
 def _nearness(builder: Builder, rows: Value, machine: _Machine) -> Value:
@@ -91,8 +100,8 @@ def _nearness(builder: Builder, rows: Value, machine: _Machine) -> Value:
             builder.constant(np.ascontiguousarray(machine.vectors.T)),
         )
         squares = builder.reduce_sum(builder.mul(apart, apart), (1,))
-        squares = builder.reshape(squares, (shape_of(rows)[0], count))
-        return builder.exp(builder.mul(squares, builder.scalar(-machine.gamma, rows.dtype)))
+        squares = builder.cast(builder.reshape(squares, (shape_of(rows)[0], count)), DType.FLOAT64)
+        return builder.exp(builder.mul(squares, builder.scalar(-machine.gamma, squares.dtype)))
     y = _products(builder, rows, machine.vectors)
     if machine.kernel == "LINEAR":
         return y
@@ -119,8 +128,7 @@ def svm_regressor(builder: Builder, node: Node, operands: Operands) -> Results:
     if rows is None:
         return None
     near = _nearness(builder, rows, machine) if count else rows
-    y = _products(builder, near, machine.coefficients)
-    y = builder.add(y, builder.constant(machine.rho[:1]))
+    y = _sums(builder, near, machine.coefficients, machine.rho[:1])
     if node.attrs.get("one_class", 0):
         one, zero = (builder.scalar(number, y.dtype) for number in (1, 0))
         y = builder.select(builder.gt(y, zero), one, builder.neg(one))
@@ -155,10 +163,7 @@ def svm_classifier(builder: Builder, node: Node, operands: Operands) -> Results:
     if classes > 2 and machine.kernel == "POLY" and not machine.degree.is_integer():
         return None  # roots of negative numbers are NaN, to their classes alone
     near = _nearness(builder, rows, machine)
-    scores = builder.add(
-        _products(builder, near, _of_pairs(machine.coefficients, counts)),
-        builder.constant(machine.rho[:pairs]),
-    )
+    scores = _sums(builder, near, _of_pairs(machine.coefficients, counts), machine.rho[:pairs])
     label = labelled(builder, node, _voted(builder, scores, classes), labels)
     if not _has_probabilities(node):
         if classes > 2:

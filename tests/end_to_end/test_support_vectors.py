@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dvm_graph
 from tests.end_to_end.categories import alone, assert_agrees
 
 KERNELS: dict[str, dict[str, Any]] = {
@@ -165,3 +166,30 @@ def test_machines_that_do_not_fit_are_onnxruntimes(change: dict[str, Any]) -> No
     attributes = {**KERNELS["RBF"], **vectors([3, 4, 2]), **labels("ints", 3), **change}
     x = rows(nan=False)
     assert_agrees(fixed("SVMClassifier", attributes, x, 2), {"x": x}, native=False, rtol=RTOL)
+
+
+@pytest.mark.parametrize("op", ["SVMClassifier", "SVMRegressor"])
+@pytest.mark.parametrize("kernel", ["RBF", "LINEAR"])
+def test_sums_of_large_terms(kernel: str, op: str) -> None:
+    """What is left of coefficients that cancel, beside float64; distances and products are exact in float32."""
+    generator = np.random.default_rng(7)
+    x, near = (generator.integers(-4, 5, (count, FEATURES)) for count in (37, 40))
+    drawn = generator.standard_normal(40) * 1e6
+    coefficients = (drawn - drawn.mean()).astype(np.float32)
+    gamma = 2.0**-7
+    squares = np.square(x[:, None] - near).sum(-1).astype(np.float64)
+    of_pairs = np.exp(-gamma * squares) if kernel == "RBF" else x.astype(np.float64) @ near.T
+    exact = of_pairs @ coefficients.astype(np.float64) + 0.25
+    attributes: dict[str, Any] = {"kernel_type": kernel, "kernel_params": [gamma, 0.0, 0.0]}
+    attributes |= {"support_vectors": [*map(float, near.reshape(-1))], "rho": [0.25]}
+    attributes["coefficients"] = [*map(float, coefficients)]
+    attributes |= (
+        {"n_supports": 40}
+        if op == "SVMRegressor"
+        else {"vectors_per_class": [20, 20], **labels("places", 2)}
+    )
+    feed = x.astype(np.float32)
+    scores = dvm_graph.optimize(fixed(op, attributes, feed, 1 if op == "SVMRegressor" else 2)).run(
+        {"x": feed}
+    )[-1]
+    np.testing.assert_allclose(scores[:, -1], exact, rtol=1e-6)
