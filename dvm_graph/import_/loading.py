@@ -66,13 +66,15 @@ def load_model(source: Source, max_nodes: int) -> ImportedModel:
         InputError: it is neither a path, bytes nor a ModelProto.
         LimitError: its functions would make more nodes than `max_nodes` (`Options.max_nodes`).
         ModelError: not an ONNX model, or truncated.
-        UnsupportedError: an opset older than 7 or newer than the installed onnx knows.
+        UnsupportedError: operators as they were before opset 7, or an opset newer than the installed onnx knows.
     """
     model, folder = _parse(source)
     _check_text(model)
     if not model.HasField("graph"):
         raise ModelError("not an ONNX model: it has no graph (is the file truncated?)")
     opsets = opset_versions(model.opset_import)
+    if _would_be_same(model, opsets, OLDEST_OPSET):
+        opsets[""] = OLDEST_OPSET
     _check_opset(opsets)
     initializers = tuple(model.graph.initializer)
     functions = _own_functions(model)
@@ -218,6 +220,21 @@ def _check_opset(opsets: dict[str, int]) -> None:
             f"the model uses opset {version}, but the installed onnx {onnx.__version__} "
             f"knows up to {newest}; upgrade onnx"
         )
+
+
+def _would_be_same(model: onnx.ModelProto, opsets: Mapping[str, int], version: int) -> bool:
+    """Whether the model is older than a version of the default domain in which all that it uses was as it had been.
+
+    Converters of scikit-learn's pipelines ask for the oldest version that has what they use.
+    """
+    own = opsets.get("", version)
+    if not 0 < own < version or model.functions:
+        return False
+    used = {
+        node.op_type for node in every_node(model.graph.node) if not default_domain(node.domain)
+    }
+    schemas = [(signature(op, "", own), signature(op, "", version)) for op in used]
+    return all(old and new and old.since_version == new.since_version for old, new in schemas)
 
 
 def _own_functions(model: onnx.ModelProto) -> list[onnx.FunctionProto]:

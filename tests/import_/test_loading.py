@@ -93,12 +93,20 @@ def test_other_types_are_refused() -> None:
         load(7)
 
 
-@pytest.mark.parametrize(("version", "word"), [(6, "older"), (1000, "knows up to")])
+@pytest.mark.parametrize(("version", "word"), [(5, "older"), (1000, "knows up to")])
 def test_opsets_out_of_reach(version: int, word: str) -> None:
     model = parse(RELU)
     model.opset_import[0].version = version
     with pytest.raises(UnsupportedError, match=word):
         load(model)
+
+
+@pytest.mark.parametrize(("op", "version"), [("Relu", 6), ("Flatten", 1), ("Identity", 3)])
+def test_old_opsets_of_operators_that_were_the_same_at_7(op: str, version: int) -> None:
+    model = parse(RELU.replace("Relu", op))
+    model.opset_import[0].version = version
+    assert [node.version for node in load(model).nodes] == [7]
+    assert model.opset_import[0].version == version
 
 
 def test_no_opset_at_all() -> None:
