@@ -139,8 +139,8 @@ def feature_vectorizer(builder: Builder, node: Node, operands: Operands) -> Resu
         if given < width:
             zeros = builder.broadcast_to(builder.scalar(0, x.dtype), (rows, width - given))
             parts.append(zeros)
-        if not builder.facts.same(rows, shape_of(required(node, operands, 0))[0]):
-            return None
+        reason = f"{node.name} has rows side by side"
+        builder.facts.assume_equal(rows, shape_of(required(node, operands, 0))[0], reason)
     return [builder.concat(parts, 1)]
 
 

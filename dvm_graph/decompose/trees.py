@@ -246,16 +246,16 @@ def _always_above_0(forest: _Ordered) -> bool:
 
 
 def _numbers(node: Node, name: str, dtype: DType) -> _Floats:
-    """A list of floats, of float64 as a tensor.
+    """A list of floats; of float64 a tensor, where there is one.
 
     Raises:
-        _UnlikeError: it is given as the other one.
+        _UnlikeError: a tensor beside a list, or of float64 for others.
     """
     listed, tensor = node.attrs.get(name, ()), node.attrs.get(f"{name}_as_tensor")
-    if dtype is DType.FLOAT64:
-        listed, tensor = () if tensor is None else tensor, listed or None
     if tensor is not None and np.size(tensor):
-        raise _UnlikeError
+        if dtype is not DType.FLOAT64 or len(listed):
+            raise _UnlikeError
+        listed = tensor
     return np.asarray(listed, dtype.numpy).reshape(-1)
 
 

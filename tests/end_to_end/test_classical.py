@@ -271,6 +271,34 @@ def test_features_side_by_side(widths: list[int], dtypes: tuple[str, str]) -> No
     assert nothing.shape == (0, sum(widths)) and nothing.dtype == np.float32
 
 
+def test_features_of_rows_that_nobody_counted() -> None:
+    """As converters of pipelines with a column an input declare them."""
+    feeds = [{"a": NUMBERS[:rows, :1], "b": NUMBERS[:more, 1:]} for rows, more in ((2, 2), (3, 1))]
+    node = helper.make_node(
+        "FeatureVectorizer", ["a", "b"], ["y"], domain="ai.onnx.ml", inputdimensions=[1, 3]
+    )
+    inputs = {"a": (TensorProto.FLOAT, [None, 1]), "b": (TensorProto.FLOAT, [None, 3])}
+    categories.assert_agrees(categories.model_of([node], inputs, ["y"]), *feeds)
+
+
+@pytest.mark.parametrize("version", [1, 5, 6])
+def test_pipelines_of_the_oldest_opset_that_has_their_operators(version: int) -> None:
+    nodes = [
+        helper.make_node("Scaler", ["x"], ["s"], domain="ai.onnx.ml", offset=[1.0], scale=[2.0]),
+        helper.make_node("Transpose", ["s"], ["t"]),
+        helper.make_node("MatMul", ["s", "t"], ["p"]),
+        helper.make_node("Softmax", ["p"], ["y"]),
+    ]
+    if version >= 5:
+        nodes.append(helper.make_node("Reshape", ["y", "shape"], ["z"]))
+    proto = categories.model_of(
+        nodes, {"x": (TensorProto.FLOAT, ["n", 4])}, ["z" if version >= 5 else "y"]
+    )
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([-1, 1]), "shape"))
+    proto.opset_import[0].version = version
+    categories.assert_agrees(proto, {"x": NUMBERS}, {"x": NUMBERS[:1]}, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "op, attributes",
     [

@@ -145,6 +145,21 @@ def test_every_comparison(mode: str, tracks: bool, element: int) -> None:
     same(model("TreeEnsembleRegressor", {**attributes, "n_targets": 1}, element, 3), element, rng)
 
 
+@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("said", ["target", "class"])
+def test_rows_of_float64_and_numbers_of_float32(said: str, version: int) -> None:
+    """As converters write trees that learned from float64, which the first two versions have no lists of."""
+    rng = np.random.default_rng(version)
+    forest = trees(rng, MODES[:1], 9, 12, False)
+    for node in (node for nodes in forest for node in nodes if not node["leaf"]):
+        node["limit"] = float(rng.choice([0.3, -2.0, 1.0, np.float32(0.3)]))
+    say(forest, rng, [0, 1, 2], 1, 0.125)
+    attributes = listed(forest, said, TensorProto.FLOAT) | {"base_values": [0.3, 0.1, -0.7]}
+    attributes |= {"n_targets": 3} if said == "target" else {"classlabels_int64s": [4, 2, 3]}
+    op = "TreeEnsembleRegressor" if said == "target" else "TreeEnsembleClassifier"
+    same(model(op, attributes, TensorProto.DOUBLE, version), TensorProto.DOUBLE, rng)
+
+
 TRANSFORMS = ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"]
 
 
