@@ -92,8 +92,10 @@ class _Walk:
         self._last: tuple[Node, Deduced] | None = None
         """The control-flow operator that was looked into last."""
         self._tentative = False
+        self._in_function = False
+        """Whether what is walked is the body of an operator, in which control flow lies but a level deep."""
         """Whether what is walked stands for a node only if no part of it is a step of its own: a vendor
-        operator, or control flow."""
+        operator, or control flow that is none of a function's body."""
         self._native = False
         """Whether it does only if no part of it is a vendor operator."""
         self._repeats = False
@@ -244,9 +246,13 @@ class _Walk:
         if not computable(node, operands):
             return False
         body = expand_function(node, operands, self._graph)
-        mark = len(self._graph)
-        if body is not None and self._decompose_all(body):
-            return True
+        mark, in_function = len(self._graph), self._in_function
+        self._in_function = True
+        try:
+            if body is not None and self._decompose_all(body):
+                return True
+        finally:
+            self._in_function = in_function
         self._graph.take_back(mark)
         return False
 
@@ -436,9 +442,13 @@ class _Walk:
         return self._builder.concat([with_axis(self._builder, row, 0) for row in rows], 0)
 
     def _try_control(self, node: Node, operands: Sequence[Value | None]) -> bool:
-        if not node.regions or self._tentative:
+        if not node.regions or (self._tentative and not self._in_function):
             return False
         deduced = self._deduced(node, operands)
+        if self._tentative and any(
+            body is None or calls_vendor(body.graph) for body in deduced.bodies
+        ):
+            return False
         results = build_control(self._builder, node, operands, deduced, self._unread(node))
         if results is not None:
             self._bind(node, results)

@@ -7,7 +7,7 @@ this very node. Model-local functions are inlined earlier (`loading`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -87,19 +87,26 @@ def _version(node: Node) -> int:
 def _function_body(
     node: Node, operands: Sequence[Value | None], schema: Signature
 ) -> onnx.FunctionProto | None:
-    version = _version(node)
     definition = schema.definition
     if definition is None:
         return None
+    get: Callable[[int], bytes]
     if definition.has_context_dependent_function:
         types = [b"" if v is None else type_proto(v).SerializeToString() for v in operands]
-        data = definition.get_context_dependent_function_with_opset_version(
-            version, node_proto(node, schema).SerializeToString(), types
-        )
+        proto = node_proto(node, schema).SerializeToString()
+
+        def get(version: int) -> bytes:
+            return bytes(
+                definition.get_context_dependent_function_with_opset_version(version, proto, types)
+            )
+
     elif definition.has_function:
-        data = definition.get_function_with_opset_version(version)
+        get = definition.get_function_with_opset_version
     else:
         return None
+    # One of a version whose operators have others of their name since is not given for what follows, but says its version.
+    versions = range(_version(node), definition.since_version - 1, -1)
+    data = next(filter(None, map(get, versions)), None)
     return onnx.FunctionProto.FromString(data) if data else None
 
 
