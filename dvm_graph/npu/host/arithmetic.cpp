@@ -3,8 +3,8 @@
 #include <type_traits>
 
 #include "npu/host/lanes.h"
-#include "npu/host/rows.h"
 #include "npu/host/units.h"
+#include "npu/host/value_rows.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
@@ -397,6 +397,8 @@ struct Arithmetic {
       return &broadcast_handler<ElementType<D>>;
     else if constexpr (Form_ == Form::unary)
       return &unary_handler<Op<F>, ElementType<D>>;
+    else if constexpr (requires(Full<ElementType<D>> v) { Op<F>::vector(v, v); })
+      return &value_rows_handler<Op<F>, ElementType<D>>;
     else
       return &binary_handler<Op<F>, ElementType<D>>;
   }

@@ -5,6 +5,7 @@
 // levels. Compiled per level: see simd.h.
 #pragma once
 
+#include "npu/host/first_lanes.h"
 #include "npu/host/joined_steps.h"
 
 namespace dvm::DVM_LEVEL {
@@ -28,11 +29,13 @@ struct Sums {
       at[index.k] = Op::combine(at[index.k], pair);
     });
   }
-  DVM_INLINE void add(const F (&half)[kCount]) {
-    each<kCount>([&](auto index)
-                     DVM_LAMBDA_INLINE { at[index.k] = Op::combine(at[index.k], half[index.k]); });
+  template <int K>
+  DVM_INLINE void add(const F (&some)[K])
+    requires(K <= kCount)
+  {
+    each<K>([&](auto index)
+                DVM_LAMBDA_INLINE { at[index.k] = Op::combine(at[index.k], some[index.k]); });
   }
-  DVM_INLINE void add(F v) { at[0] = Op::combine(at[0], v); }
   DVM_INLINE void add(const Sums& other) {
     each<kCount>([&](auto index) DVM_LAMBDA_INLINE {
       at[index.k] = Op::combine(at[index.k], other.at[index.k]);
@@ -65,7 +68,12 @@ class Folding {
       carry_over(carried_, full, strips_);
     }
   }
-  DVM_INLINE void add(F v) { sums_.add(v); }
+  template <int K>
+  DVM_INLINE void add(const F (&some)[K])
+    requires(K < kStrip)
+  {
+    sums_.add(some);
+  }
   DVM_INLINE F total() {
     if (strips_ >= kLevel) [[unlikely]] {
       Sums<Op> carried = carried_.level[0];
@@ -93,30 +101,34 @@ class Folding {
 };
 
 struct NoFold {
-  DVM_INLINE void add(const F (&)[kStrip]) {}
-  DVM_INLINE void add(const F (&)[kStrip / 2]) {}
-  DVM_INLINE void add(F) {}
+  template <int K>
+  DVM_INLINE void add(const F (&)[K]) {}
 };
 
 // The lanes past `count` replaced by the identity.
 template <class Op>
 DVM_INLINE F identity_beyond(F v, int64_t count) {
-  I lane;
-  for (int i = 0; i < kF; i++) lane[i] = i;
-  return lane < static_cast<int32_t>(count) ? v : splat<F>(Op::template kIdentity<float>);
+  return first_lanes(v, count, splat<F>(Op::template kIdentity<float>));
 }
 
 template <class Op, class Steps, class Fold>
 DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before, Fold& fold,
                         FetchAhead& ahead) {
   constexpr int64_t L = kLanes<float>;
-  const auto part = [&](int64_t i, int64_t lanes) DVM_LAMBDA_INLINE {
-    F one[1] = {};
-    Steps::template run<1, true>(steps, count, i, lanes, one);
-    if constexpr (!std::is_same_v<Fold, NoFold>) fold.add(identity_beyond<Op>(one[0], lanes));
+  constexpr bool kFolds = !std::is_same_v<Fold, NoFold>;
+  const auto part = [&](int64_t i, int64_t lanes, auto vectors) DVM_LAMBDA_INLINE {
+    constexpr int K = decltype(vectors)::k;
+    F some[K] = {};
+    Steps::template run<K, true>(steps, count, i, lanes, some);
+    if constexpr (kFolds) {
+      each<K>([&](auto index) DVM_LAMBDA_INLINE {
+        some[index.k] = identity_beyond<Op>(some[index.k], lanes_of<K>(lanes, index));
+      });
+      fold.add(some);
+    }
   };
   int64_t i = 0;
-  for (; i < before; i += lesser(L, before - i)) part(i, lesser(L, before - i));
+  for (; i < before; i += lesser(L, before - i)) part(i, lesser(L, before - i), Index<1>{});
   if constexpr (Steps::kCount == 0 && kStripsLookedUp > 1) {
     constexpr int kVectors = kStripsLookedUp * kStrip;
     for (; i + kVectors * L <= n; i += kVectors * L) {
@@ -133,22 +145,31 @@ DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before,
     Steps::template run<kStrip, false>(steps, count, i, L, strip);
     fold.add(strip);
   }
-  // A fold adds what is left vector by vector, in this order; looking up takes less for several.
+  if (i < n) ahead.strip();
   constexpr int kHalf = kStrip / 2;
-  if constexpr (std::is_same_v<Fold, NoFold> && Steps::kCount == 0) {
+  if constexpr (kFolds == (Steps::kCount > 0)) {
     if (i + kHalf * L <= n) {
       F half[kHalf] = {};
       Steps::template run<kHalf, false>(steps, count, i, L, half);
+      fold.add(half);
       i += kHalf * L;
     }
+  }
+  // One vector at a time would take as long as several: each has to wait for what it computes.
+  if constexpr (kFolds && Steps::kCount > 0) {
+    const int64_t rest = n - i;
+    if constexpr (kHalf > 2) {
+      if (rest > 3 * L) return part(i, rest, Index<4>{});
+      if (rest > 2 * L) return part(i, rest, Index<3>{});
+    }
+    if (rest > L) return part(i, rest, Index<2>{});
   }
   for (; i + L <= n; i += L) {
     F one[1] = {};
     Steps::template run<1, false>(steps, count, i, L, one);
-    fold.add(one[0]);
+    fold.add(one);
   }
-  if (i < n) part(i, n - i);
-  if (n < kStrip * L) ahead.strip();
+  if (i < n) part(i, n - i, Index<1>{});
 }
 
 // Rows of a group that are run in one go.
@@ -255,18 +276,18 @@ DVM_INLINE void run_whole_row(const Step* steps, int64_t n, Fold& fold, FetchAhe
     Steps::template run_whole<result>(steps, i, strip);
     fold.add(strip);
   }
-  if (i + kStrip / 2 * L <= n) {
-    F half[kStrip / 2] = {};
-    Steps::template run_whole<result>(steps, i, half);
-    fold.add(half);
-    i += kStrip / 2 * L;
-  }
-  for (; i < n; i += L) {
-    F one[1] = {};
-    Steps::template run_whole<result>(steps, i, one);
-    fold.add(one[0]);
-  }
-  if (n < kStrip * L) ahead.strip();
+  if (i < n) ahead.strip();
+  const auto some = [&](auto vectors) DVM_LAMBDA_INLINE {
+    constexpr int K = decltype(vectors)::k;
+    if (i + K * L > n) return;
+    F some[K] = {};
+    Steps::template run_whole<result>(steps, i, some);
+    fold.add(some);
+    i += K * L;
+  };
+  some(Index<kStrip / 2>{});
+  if constexpr (kStrip > 4) some(Index<2>{});
+  some(Index<1>{});
 }
 
 // Rows of whole vectors, so few that a sum needs one level only. What all of them have in common is

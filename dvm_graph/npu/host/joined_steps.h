@@ -36,6 +36,14 @@ DVM_INLINE F byte_lanes(const std::byte* row, int64_t i, int64_t lanes) {
 DVM_INLINE float number_at(const Step& step) { return *reinterpret_cast<const float*>(step.in); }
 DVM_INLINE int32_t bits_at(const Step& step) { return *reinterpret_cast<const int32_t*>(step.in); }
 
+// Of the lanes of a strip from its first element on, those of vector k.
+template <int K, class Index>
+DVM_INLINE int64_t lanes_of(int64_t lanes, Index k) {
+  if constexpr (K == 1) return lanes;
+  constexpr int64_t L = kLanes<float>;
+  return greater<int64_t>(lesser(lanes - k.k * L, L), 0);
+}
+
 // A value in all lanes, whatever its bits are.
 DVM_INLINE F value_lanes(const std::byte* at) {
   return bits_as<F>(splat<I>(*reinterpret_cast<const int32_t*>(at)));
@@ -59,7 +67,7 @@ DVM_INLINE void run_aside(F (&strip)[K], Body body) {
   });
 }
 
-// One step on K vectors from element i of the row on; of the last one, `lanes`.
+// One step on K vectors from element i of the row on: all, or the first `lanes` of theirs.
 template <Do what, int K, bool Partial>
 DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
   // The compiler reads the one branch that is the step's: a switch would be all of them, for each
@@ -70,7 +78,8 @@ DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K])
     [[maybe_unused]] const F y = operand;        \
     strip[index.k] = expression;                 \
   })
-#define DVM_ROW(S) row_lanes<S, Partial>(step.in, i + index.k * kLanes<float>, lanes)
+#define DVM_ROW(S) \
+  row_lanes<S, Partial>(step.in, i + index.k * kLanes<float>, lanes_of<K>(lanes, index))
 #define DVM_STEP(name, expression)                                            \
   if constexpr (what == Do::name##_row) DVM_EACH(DVM_ROW(float), expression); \
   if constexpr (what == Do::name##_value && what != Do::divide_value) {       \
@@ -88,9 +97,11 @@ DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K])
   DVM_UNARY_STEPS(DVM_STEP)
 #undef DVM_STEP
 #undef DVM_ROW
-#define DVM_STEP(name, type)      \
-  if constexpr (what == Do::name) \
-    DVM_EACH((byte_lanes<type, Partial>(step.in, i + index.k * kLanes<float>, lanes)), y);
+#define DVM_STEP(name, type)                                                  \
+  if constexpr (what == Do::name)                                             \
+    DVM_EACH((byte_lanes<type, Partial>(step.in, i + index.k * kLanes<float>, \
+                                        lanes_of<K>(lanes, index))),          \
+             y);
   DVM_BYTE_STEPS(DVM_STEP)
 #undef DVM_STEP
 #undef DVM_EACH
@@ -199,7 +210,7 @@ DVM_INLINE void keep_as(const Step& step, int64_t i, int64_t lanes, const F (&st
   constexpr int64_t L = kLanes<float>;
   auto* const to = reinterpret_cast<LaneType<S>*>(step.out) + i;
   const auto kept = [&](int k) DVM_LAMBDA_INLINE { return convert_lanes<S, float, kF>(strip[k]); };
-  if constexpr (!std::is_same_v<S, float> && K > 1) {
+  if constexpr (!std::is_same_v<S, float> && K > 1 && !Partial) {
     each<K / 2>([&](auto index) DVM_LAMBDA_INLINE {
       constexpr int k = 2 * decltype(index)::k;
       const Full<uint16_t> two = narrow_two<S>(strip[k], strip[k + 1]);
@@ -207,10 +218,14 @@ DVM_INLINE void keep_as(const Step& step, int64_t i, int64_t lanes, const F (&st
     });
   } else if constexpr (Partial) {
     const bool stream = step.keep == Keep::stream;
-    if (stream && lanes == L) {
-      return kStreamsVectors<S> ? store_stream(to, kept(0)) : store(to, kept(0));
-    }
-    store_lanes(to, kept(0), lanes, stream);
+    each<K>([&](auto index) DVM_LAMBDA_INLINE {
+      const int64_t held = lanes_of<K>(lanes, index);
+      auto* const at = to + index.k * L;
+      if (stream && held == L) {
+        return kStreamsVectors<S> ? store_stream(at, kept(index.k)) : store(at, kept(index.k));
+      }
+      store_lanes(at, kept(index.k), held, stream);
+    });
   } else if (step.keep == Keep::stream && kStreamsVectors<S>) {
     each<K>([&](auto index) DVM_LAMBDA_INLINE { store_stream(to + index.k * L, kept(index.k)); });
   } else {
@@ -225,7 +240,7 @@ DVM_INLINE void keep_bytes(const Step& step, int64_t i, int64_t lanes, const F (
   each<K>([&](auto index) DVM_LAMBDA_INLINE {
     const auto bytes = convert<uint8_t>(bits_as<I>(strip[index.k]));
     if constexpr (Partial)
-      store_partial(to, bytes, lanes);
+      store_partial(to + index.k * kLanes<float>, bytes, lanes_of<K>(lanes, index));
     else
       store(to + index.k * kLanes<float>, bytes);
   });

@@ -6,6 +6,7 @@
 // the same bits. Two reductions of the same rows that are joined read each vector once.
 #include <utility>
 
+#include "npu/host/first_lanes.h"
 #include "npu/host/folds.h"
 #include "npu/host/lanes.h"
 #include "npu/host/loops.h"
@@ -17,16 +18,12 @@ namespace {
 template <class Op, class T>
 DVM_INLINE Full<T> load_or_identity(const T* from, int64_t count) {
   using V = Full<T>;
-  using Lane = std::conditional_t<sizeof(T) == 8, int64_t,
-                                  std::conditional_t<sizeof(T) == 4, int32_t, int8_t>>;
   constexpr T kIdentity = Op::template kIdentity<T>;
   const V v = load_partial<V>(from, count);
   if constexpr (kIdentity == 0 && !std::is_same_v<T, uint8_t>) {
     return v;
   } else {
-    Vec<Lane, kLanes<T>> lane;
-    for (int i = 0; i < kLanes<T>; i++) lane[i] = static_cast<Lane>(i);
-    return lane < static_cast<Lane>(count) ? v : splat<V>(kIdentity);
+    return first_lanes(v, count, splat<V>(kIdentity));
   }
 }
 
