@@ -90,7 +90,9 @@ def transposed_convolution(builder: Builder, node: Node, operands: Operands) -> 
     shape = [dim for dim in shape_of(weights) if isinstance(dim, int)]
     if len(shape) != x.rank or 0 in shape or groups < 1 or shape[0] % groups != 0:
         return None
+    meet_one = tuple(shape[2:]) == per_axis(node, "strides", x.rank - 2)  # outputs one input each
     apart = groups == shape[0] and shape[1] == 1  # channels by themselves, as far as phases are
+    apart = apart and (groups > 1 or not meet_one)
     axes = _axes(node, shape_of(x)[2:], shape[2:], apart)
     if axes is None:
         return None

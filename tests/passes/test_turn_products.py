@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper, parser
 
 import dvm_graph
 from dvm_graph.ir import Graph
@@ -190,3 +191,72 @@ def test_sums_of_bytes_are_none_of_weights_by_patches() -> None:
     feeds = {"x": x, "zero": np.array(3, np.uint8)}
     expected = session(model).run(None, feeds)
     np.testing.assert_array_equal(dvm_graph.optimize(model).run(feeds)[0], expected[0])
+
+
+_BLOCKS = {
+    "square": ((2, 3, 5, 7), (3, 4, 2, 2), "strides = [2, 2]"),
+    "one channel": ((1, 1, 9, 4), (1, 1, 2, 2), "strides = [2, 2]"),
+    "rows": ((3, 5, 4, 6), (5, 3, 3, 1), "strides = [3, 1]"),
+    "columns": ((2, 4, 3, 17), (4, 2, 1, 4), "strides = [1, 4]"),
+    "wide": ((1, 2, 3, 5), (2, 1, 3, 5), "strides = [3, 5]"),
+    "signal": ((2, 3, 13), (3, 4, 4), "strides = [4]"),
+    "same": ((2, 3, 5, 7), (3, 4, 2, 2), 'strides = [2, 2], auto_pad = "SAME_UPPER"'),
+    "nothing": ((0, 3, 5, 7), (3, 4, 2, 2), "strides = [2, 2]"),
+}
+"""Shapes of x and of weights, attributes."""
+
+
+def _blocks(name: str, body: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray[Any, Any]]]:
+    """`body` makes y of what the transposed convolution makes of b."""
+    shape, weights, attrs = _BLOCKS[name]
+    generator = np.random.default_rng(5)
+    feeds = {"x": generator.standard_normal(shape).astype(np.float32)}
+    w = generator.standard_normal(weights).astype(np.float32)
+    dims = ", ".join(
+        "n" if axis == 0 else str(extent) if axis == 1 else f"d{axis}"
+        for axis, extent in enumerate(shape)
+    )
+    rank = ", ".join(f"r{axis}" for axis in range(len(shape)))
+    text = f"g (float[{dims}] x) => (float[{rank}] y) {{ {body.replace('ConvTranspose', f'ConvTranspose <{attrs}>')} }}"
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    held = {"w": w, "c": generator.standard_normal(weights[1]).astype(np.float32)}
+    held["k"] = generator.standard_normal((shape[1], shape[1], *(1,) * (len(shape) - 2))).astype(
+        np.float32
+    )
+    held["v"] = generator.standard_normal((2, weights[1], *(1,) * (len(shape) - 2))).astype(
+        np.float32
+    )
+    model.graph.initializer.extend(
+        numpy_helper.from_array(array, name) for name, array in held.items()
+    )
+    return model, feeds
+
+
+def _perms(model: onnx.ModelProto) -> set[tuple[int, ...]]:
+    return {tuple(node.attrs["perm"]) for node in _graph(model).nodes if node.op == "transpose"}
+
+
+@pytest.mark.parametrize("name", _BLOCKS)
+@pytest.mark.parametrize(
+    "body", ["y = ConvTranspose (x, w)", "a = ConvTranspose (x, w, c) y = Relu (a)"]
+)
+def test_few_results_of_pixels_are_planes(name: str, body: str) -> None:
+    model, feeds = _blocks(name, body)
+    assert _perms(model) == {(0, 3, 4, 1, 5, 2)}
+    expected = session(model).run(None, feeds)
+    assert_all_close(dvm_graph.optimize(model).run(feeds), expected, _BLOCKS[name][1][0])
+
+
+@pytest.mark.parametrize("name", ["square", "one channel", "wide"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Conv (x, k) b = Relu (a) y = ConvTranspose (b, w, c)",
+        "a = ConvTranspose (x, w, c) b = Relu (a) y = Conv (b, v)",
+    ],
+)
+def test_images_of_convolutions_stay_channels_last(name: str, body: str) -> None:
+    model, feeds = _blocks(name, body)
+    assert not any(perm == (0, 3, 4, 1, 5, 2) for perm in _perms(model))
+    expected = session(model).run(None, feeds)
+    assert_all_close(dvm_graph.optimize(model).run(feeds), expected, 16)
