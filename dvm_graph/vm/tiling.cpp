@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "kernels/numbers.h"
+#include "vm/lower.h"
 #include "vm/repeated_rows.h"
+#include "vm/strips.h"
 
 namespace dvm {
 namespace {
@@ -15,6 +17,7 @@ constexpr int kMaxTileRank = 3;  // loops of an instruction
 constexpr int64_t kFew = 2;      // instructions that one more loop may take
 constexpr int kMaxWaves = 4;
 constexpr int64_t kByRowsPerCore = 32;  // tiles where passes take turns on rows, at least
+constexpr int64_t kPassedOn = 3;  // shares of a first-level cache: with what is read, and written
 constexpr int64_t kFirstInPrivate = 8;  // shares of a first-level cache in the core's own
 constexpr double kLeastLive = 0.5;      // bytes per element that matter
 constexpr double kLeastHeld = 4;    // bytes per element assumed after an attempt that did not fit
@@ -60,6 +63,10 @@ class Tiler {
     repeated_row_ = repeated_rows(plan, target).first;
     preferred_ = elements_in(target.vector_tile_bytes, request.live.cached,
                              target.private_bytes / kElementBytes);
+    if (passes_in_memory()) {
+      preferred_ = elements_in(target.first_bytes / kPassedOn, request.live.cached,
+                               target.private_bytes / kElementBytes);
+    }
     largest_ = elements_in(target.local_bytes, request.live.local, INT64_MAX);
     if (request.by_rows) preferred_ = larger_by_rows();
     preferred_ = std::min(preferred_, largest_);
@@ -223,6 +230,33 @@ class Tiler {
     const int64_t most = std::min(preferred_, volume_of_all() / (kMaxWaves * target_.cores));
     while (row > least_row() && row * row > most) row /= 2;
     return row;
+  }
+
+  // Whether element-wise instructions run one after the other, none of which joins another: what
+  // one leaves to the next goes through memory. Tiles outgrow the first-level cache for those that
+  // join.
+  bool passes_in_memory() const {
+    if (!target_.joins || reduced_ != 0 || !plan_.windows.empty()) return false;
+    const uint32_t all = bit(plan_.rank) - 1;
+    int passes = 0;
+    for (const NormalNode& node : plan_.nodes) {
+      if (node.axes != 0 && node.axes != all) return false;  // computed once for many
+      if (node.op == PlanOp::load_ || node.op == PlanOp::store_) {
+        const NormalAccess& access = plan_.accesses[node.access];
+        const int64_t inner = plan_.rank == 0 ? 0 : access.strides[plan_.rank - 1];
+        if (inner != 0 && inner != 1) return false;
+        const bool loads = node.op == PlanOp::load_;
+        passes += access.storage != (loads ? node : plan_.nodes[node.inputs[0]]).dtype;
+      } else if (info_of(node.op).kind == PlanOpKind::map) {
+        if (joins(family_of(plan_, node), node.dtype)) return false;
+        passes += 1;
+      } else if (node.op == PlanOp::iota_) {
+        passes += 1;
+      } else if (node.op != PlanOp::fill_) {
+        return false;
+      }
+    }
+    return passes > 1;
   }
 
   int64_t& tile_of(int axis) { return code_.space.axes[axis].tile; }
