@@ -97,7 +97,7 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         try:
             inferred = infer_shapes(model, data_prop=True)
         except (onnx.shape_inference.InferenceError, RuntimeError) as error:
-            raise ShapeError(f"{_where(node)}: {error}") from error
+            raise ShapeError(f"node {node.where}: {error}") from error
         types = {info.name: info.type for info in inferred.graph.output} if inferred else {}
         _forget_disputed_rank(node, proto, types)
         _forget_disputed_extents(node, proto, types)
@@ -121,7 +121,7 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
     except UnsupportedError as error:
         if known:
             return types
-        raise UnsupportedError(f"{_where(node)} ({proto.op_type}): {error}") from error
+        raise UnsupportedError(f"node {node.where} ({proto.op_type}): {error}") from error
 
 
 def _forget_disputed_rank(
@@ -295,7 +295,3 @@ def _show_elements(graph: onnx.GraphProto, value: Value) -> dict[str, Dim]:
         graph.node.insert(0, helper.make_node("Shape", [stand_in], [value.name]))
         return {str(element): element for element in value.elements}
     return {}
-
-
-def _where(node: Node) -> str:
-    return f"node {node.origin[0] if node.origin else node.name!r}"

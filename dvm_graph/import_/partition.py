@@ -70,7 +70,7 @@ def build_partition(
     """As `partition_model`, not serialised; at an opset of the caller's choice where it has one."""
     opset = partition_opset(nodes, newest_opset) if opset is None else opset
     if opset is None:
-        names = ", ".join(node.origin[0] if node.origin else node.name for node in nodes)
+        names = ", ".join(node.where for node in nodes)
         limit = f" up to {newest_opset}" if newest_opset else ""
         raise UnsupportedError(f"vendor operators {names}: no opset{limit} has them all")
     imports = {"": opset} if opset else {}

@@ -86,6 +86,7 @@ def kernels(op: str, domain: str, since: int) -> Sequence[Mapping[str, frozenset
 
 @functools.cache
 def _kernel_table() -> Mapping[tuple[str, str], tuple[_Kernel, ...]]:
+    load_onnxruntime()
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     result: dict[tuple[str, str], tuple[_Kernel, ...]] = {}
