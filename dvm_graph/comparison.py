@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -272,20 +271,16 @@ def reference_session(
     load_onnxruntime()
     import onnxruntime as ort
 
+    from dvm_graph.import_.vendor_library import whole_source
+
     options = ort.SessionOptions()
     options.log_severity_level = 3
     if threads is not None:
         options.intra_op_num_threads = threads
     if not spin_between_runs:
         options.add_session_config_entry("session.force_spinning_stop", "1")
-    if isinstance(source, bytes):
-        model: Any = source
-    elif hasattr(source, "SerializeToString"):
-        model = source.SerializeToString()
-    else:
-        model = str(Path(source))
     try:
-        return vendor_session()(model, options, providers=["CPUExecutionProvider"])
+        return vendor_session()(whole_source(source), options, providers=["CPUExecutionProvider"])
     except vendor_failures() as error:
         raise UnsupportedError(f"onnxruntime does not run this model: {error}") from error
 
