@@ -11,6 +11,7 @@ from dvm_graph.xp import dtypes
 from dvm_graph.xp.array import Array, Device, DTypeObject, Scalar, require_device
 from dvm_graph.xp.buffer import OnHost, append, compute_on_host, host_values
 from dvm_graph.xp.elementwise import greater_equal, less_equal, where
+from dvm_graph.xp.manipulation import broadcast_arrays, reshape
 from dvm_graph.xp.promotion import as_array, converted, copied, dtype_of, number
 
 Shape = int | tuple[int, ...]
@@ -203,8 +204,6 @@ def _matrix_positions(x: Array, k: int) -> tuple[Array, Array]:
 
 
 def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[Array]:
-    from dvm_graph.xp.manipulation import broadcast_arrays, reshape
-
     if indexing not in ("xy", "ij"):
         raise InputError(f"indexing is 'xy' or 'ij', not {indexing!r}")
     order = list(range(len(arrays)))
