@@ -92,10 +92,9 @@ class _Walk:
         self._last: tuple[Node, Deduced] | None = None
         """The control-flow operator that was looked into last."""
         self._tentative = False
-        self._in_function = False
-        """Whether what is walked is the body of an operator, in which control flow lies but a level deep."""
         """Whether what is walked stands for a node only if no part of it is a step of its own: a vendor
-        operator, or control flow that is none of a function's body."""
+        operator, or control flow but for that of an operator's body, which is a level deep."""
+        self._in_function = False
         self._native = False
         """Whether it does only if no part of it is a vendor operator."""
         self._repeats = False
@@ -445,9 +444,7 @@ class _Walk:
         if not node.regions or (self._tentative and not self._in_function):
             return False
         deduced = self._deduced(node, operands)
-        if self._tentative and any(
-            body is None or calls_vendor(body.graph) for body in deduced.bodies
-        ):
+        if self._tentative and any(b is None or calls_vendor(b.graph) for b in deduced.bodies):
             return False
         results = build_control(self._builder, node, operands, deduced, self._unread(node))
         if results is not None:

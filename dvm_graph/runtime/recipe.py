@@ -121,9 +121,10 @@ def _builder(options: Options) -> _core.ModelBuilder:
             f"option cores is {options.cores}, but this process may use {cpus} CPUs: "
             f"at most {CORES_PER_CPU * cpus}, {CORES_PER_CPU} for each"
         )
-    if options.precision in ("bf16", "stored") and not multiplies_bf16(options):
+    level = _level(options.simd)
+    if options.precision in ("bf16", "stored") and level not in _core.bf16_levels():
         raise InputError(
-            f"precision={options.precision!r} needs a CPU with AVX512-BF16, which {_level(options.simd)} on this machine lacks; "
+            f"precision={options.precision!r} needs a CPU with AVX512-BF16, which {level} on this machine lacks; "
             "leave it out: f32 is as fast here, and a model whose weights are float16 or bfloat16 "
             "reads half the memory all the same"
         )
