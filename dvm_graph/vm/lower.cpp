@@ -63,6 +63,14 @@ Family family_of(const NormalPlan& plan, const NormalNode& node) {
   return same ? Family::v_copy : cast_to(node.dtype);
 }
 
+DType dtype_of_map(const NormalPlan& plan, const NormalNode& map) {
+  if (map.signed_bytes) return DType::i8;
+  if (map.op == PlanOp::lookup_) return plan.accesses[map.weights].storage;
+  if (map.op == PlanOp::narrow_) return map.narrow_to;
+  const bool rounds = family_of(plan, map) == Family::v_cast_from_f32;
+  return rounds || map.op == PlanOp::select_ ? map.dtype : plan.nodes[map.inputs[0]].dtype;
+}
+
 Lowering::Lowering(const NormalPlan& plan, const Target& target, TileCode& code,
                    LoweringScratch& scratch, uint32_t chunk_axes)
     : plan_(plan),
@@ -373,15 +381,9 @@ TileValue Lowering::operand_of(int32_t node, uint32_t axes) {
 
 void Lowering::lower_map(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
-  const DType in = plan_.nodes[n.inputs[0]].dtype;
-  const Family family = family_of(plan_, n);
-  DType dtype = n.op == PlanOp::select_ ? n.dtype : in;
-  if (n.op == PlanOp::narrow_) dtype = n.narrow_to;
   const bool looks_up = n.op == PlanOp::lookup_;
-  if (looks_up) dtype = plan_.accesses[n.weights].storage;
-  if (family == Family::v_cast_from_f32) dtype = n.dtype;
-  if (n.signed_bytes) dtype = DType::i8;
-  Instruction map = begin(node, family, dtype);
+  const DType dtype = dtype_of_map(plan_, n);
+  Instruction map = begin(node, family_of(plan_, n), dtype);
   if (n.op == PlanOp::check_index_) map.extra[0] = static_cast<uint64_t>(n.limit);
   for (const int32_t input : n.inputs) {
     if (input >= 0) operand_of(input, n.axes);  // spread for good, whatever way the map takes

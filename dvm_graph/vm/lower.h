@@ -95,5 +95,7 @@ bool is_lazy(PlanOp op);
 Family family_of(PlanOp op);
 // That of a map or reduce operator of this plan, where casts are told apart.
 Family family_of(const NormalPlan& plan, const NormalNode& node);
+// The dtype of the instruction that a map becomes.
+DType dtype_of_map(const NormalPlan& plan, const NormalNode& map);
 
 }  // namespace dvm

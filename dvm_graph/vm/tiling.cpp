@@ -64,8 +64,9 @@ class Tiler {
     preferred_ = elements_in(target.vector_tile_bytes, request.live.cached,
                              target.private_bytes / kElementBytes);
     if (passes_in_memory()) {
-      preferred_ = elements_in(target.first_bytes / kPassedOn, request.live.cached,
-                               target.private_bytes / kElementBytes);
+      const double live = std::max(request.live.cached, request.live.local);
+      preferred_ =
+          elements_in(target.first_bytes / kPassedOn, live, target.private_bytes / kElementBytes);
     }
     largest_ = elements_in(target.local_bytes, request.live.local, INT64_MAX);
     if (request.by_rows) preferred_ = larger_by_rows();
@@ -248,7 +249,7 @@ class Tiler {
         const bool loads = node.op == PlanOp::load_;
         passes += access.storage != (loads ? node : plan_.nodes[node.inputs[0]]).dtype;
       } else if (info_of(node.op).kind == PlanOpKind::map) {
-        if (joins(family_of(plan_, node), node.dtype)) return false;
+        if (joins(family_of(plan_, node), dtype_of_map(plan_, node))) return false;
         passes += 1;
       } else if (node.op == PlanOp::iota_) {
         passes += 1;

@@ -29,9 +29,9 @@ def test_scalars_take_no_room_that_grows_with_the_tile() -> None:
     assert computed == tile_of("", known)
 
 
-def _tile_bytes(dtype: str, size: int, body: str) -> int:
+def _tile_bytes(dtype: str, size: int, body: str, result: str = "") -> int:
     proto = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
-        g ({dtype}[n] x, {dtype}[n] z) => ({dtype}[m] y) {{ {body} }}""")
+        g ({dtype}[n] x, {dtype}[n] z) => ({result or dtype}[m] y) {{ {body} }}""")
     model = dvm_graph.optimize(proto, strict=True, cores=1)
     *_, last = model.listings({"n": 4_000_000})
     (elements,) = re.findall(r"tiles of (\d+)", last.text)
@@ -46,3 +46,8 @@ def test_what_instructions_leave_to_the_next_fits_the_first_level_cache() -> Non
         assert _tile_bytes(dtype, size, chain) <= first / 2
         assert _tile_bytes(dtype, size, "y = Mul(x, z)") > first
     assert _tile_bytes("float", 4, chain) > first / 2
+    widened = _tile_bytes(
+        "int8", 4, "y = Cast <to = 7> (x)", "int64"
+    )  # to registers, and from them
+    assert widened <= first / 2
+    assert _tile_bytes("int8", 4, "y = Cast <to = 1> (x)", "float") > first / 2  # at once
