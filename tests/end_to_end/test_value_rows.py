@@ -7,6 +7,7 @@ import pytest
 from onnx import helper, parser
 
 import dvm_graph
+from dvm_graph import _core
 from tests.end_to_end.reference import assert_all_close, session
 
 OPERATORS = {
@@ -80,3 +81,19 @@ def test_streamed_softmax(op: str, rows: int, columns: int) -> None:
     feeds["x"][9, 0] = np.inf
     mine = dvm_graph.optimize(model, strict=True).run(feeds)
     assert_all_close(mine, session(model).run(None, feeds), reduction_length=columns)
+
+
+@pytest.mark.parametrize("level", _core.simd_levels())
+def test_every_level(level: str) -> None:
+    text = '<ir_version: 10, opset_import: ["" : 20]> g (float[r, c] x) => (float[r, c] y) { y = Softmax <axis = -1> (x) }'
+    softmax = parser.parse_model(text)
+    mine, reference = dvm_graph.optimize(softmax, simd=level), session(softmax)
+    model = dvm_graph.optimize(_model("Sub", np.float32), simd=level)
+    generator = np.random.default_rng(0)
+    for columns in (*COLUMNS, 40, 72, 88, 104, 150):
+        x = generator.standard_normal((37, columns), dtype=np.float32)
+        assert_all_close(mine.run({"x": x}), reference.run(None, {"x": x}), columns)
+        v = generator.standard_normal((1, 37, 1), dtype=np.float32)
+        left, right = model.run({"x": x[None], "v": v})
+        np.testing.assert_array_equal(left, x[None] - v)
+        np.testing.assert_array_equal(right, v - x[None])
