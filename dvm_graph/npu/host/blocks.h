@@ -279,13 +279,18 @@ DVM_INLINE void for_each_run(const Product<Step>& x, Body body) {
   }
 }
 
+// Whether blocks of so many rows and vectors fetch what comes after them.
+template <class Step>
+constexpr bool fetches_ahead(int64_t rows, int vectors) {
+  return rows * kPanelVectors * kLineBytes >= kAheadVectors * Product<Step>::kStepBytes ||
+         rows == kMaxRows || vectors > kPanelVectors;
+}
+
 // All of k on one set of accumulators, in bursts between which prefetches go out.
 template <class Step, int Rows, int Vectors, bool Ragged, class Sums>
 DVM_INLINE void multiply_steps(const Product<Step>& x, int64_t ragged, Sums& sum,
                                AddendRows<Step, Vectors> addend) {
-  constexpr bool kPrefetches =
-      Rows * kPanelVectors * kLineBytes >= kAheadVectors * Product<Step>::kStepBytes ||
-      Rows == kMaxRows || Vectors > kPanelVectors;
+  constexpr bool kPrefetches = fetches_ahead<Step>(Rows, Vectors);
   NextPanels ahead = x.ahead;
   const bool one_run = ahead.is_one_run();
   for_each_run(x, [&](const auto* a, const auto* b) DVM_LAMBDA_INLINE {

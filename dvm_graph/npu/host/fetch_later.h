@@ -14,6 +14,7 @@ class FetchLater {
  public:
   // Takes the rows that the core was told of. `fetch` will be called so many times.
   FetchLater(Core& core, int64_t calls) : next_(core.later), end_(core.later + core.laters) {
+    if (!any()) return;  // which short products are glad of
     core.laters = 0;
     int64_t lines = 0;
     for (const Later* rows = next_; rows != end_; rows++) {

@@ -88,6 +88,19 @@ DVM_INLINE void multiply_widened(const Product<Step>& panel, const EvenRows& row
   multiply_panel<Wide, kPanelVectors, false>(wide, rows, 0);
 }
 
+// As multiply_full_panels, of a single block of rows, and without fetching anything ahead.
+template <class Step>
+DVM_INLINE void multiply_few_rows(Product<Step>& x, int64_t rows, int64_t& columns) {
+  constexpr int64_t kNR = Product<Step>::kColumns;
+  const Block<Step> block = block_of<Step, kPanelVectors, false>(rows);
+  for (; columns >= kNR; columns -= kNR) {
+    block(x, 0);
+    x.b += x.b_panel;
+    x.next_columns(kNR);
+    x.ahead.with_a = false;
+  }
+}
+
 // All full panels, so many at a time as a block spans: leaves x at what is left of `columns`.
 template <class Step, int Panels>
 DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int64_t& columns) {
@@ -139,6 +152,7 @@ DVM_INLINE void multiply_panels(Product<Step>& x, int64_t rows, int64_t columns,
   const auto* const from = x.from;
   const auto of_columns = x.of_columns;
   x.ahead.with_a = true;
+  const bool few = x.room == nullptr && !fetches_ahead<Step>(rows, kPanelVectors);
   if constexpr (kWideRows > 0) {
     if (wide) multiply_full_panels<Step, kWidePanels>(x, EvenRows(rows, kWideRows), columns);
   }
@@ -147,7 +161,10 @@ DVM_INLINE void multiply_panels(Product<Step>& x, int64_t rows, int64_t columns,
   const int64_t ragged = columns % kNR;
   const bool together = kLastPanelRows > 0 && columns > kNR && ragged > 0 && ragged <= L;
   if (together) columns -= kNR + ragged;
-  multiply_full_panels<Step, 1>(x, blocks, columns);
+  if (few)
+    multiply_few_rows(x, rows, columns);
+  else
+    multiply_full_panels<Step, 1>(x, blocks, columns);
   if constexpr (kLastPanelRows > 0) {
     if (together) multiply_panel<Step, 3, true>(x, EvenRows(rows, kLastPanelRows), ragged);
   }

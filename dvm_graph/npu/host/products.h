@@ -27,10 +27,24 @@ DVM_INLINE void widen_rows(const Product<Step>& x, int64_t rows) {
   }
 }
 
+// Whether a product passes by way of tiles.
+template <class Step>
+DVM_INLINE bool by_tiles(const Product<Step>& x, int64_t rows, int64_t columns) {
+  if constexpr (kTiled<Step>)
+    return x.scratch != nullptr && tiles_pay(x, rows, columns);
+  else
+    return false;
+}
+
 // C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time. Uses x up.
 template <class Step>
 void multiply_blocks(Product<Step>& x, int64_t rows, int64_t columns, int64_t depth) {
   constexpr auto kElement = static_cast<int64_t>(sizeof(*x.a));
+  // Rows that are one chunk, and one block: what decides about others would take as long as a
+  // short product.
+  constexpr int kFew = kSetRows < kNarrowRows ? kSetRows : kNarrowRows;
+  if (rows <= kFew && depth > x.k && x.room == nullptr && !by_tiles(x, rows, columns))
+    return multiply_panels(x, rows, columns, false, kFew);
   const int64_t row_bytes = x.a_row * kElement;
   const bool crowded = row_bytes != 0 && row_bytes % (kWayBytes / 2) == 0 && rows > kSetRows;
   const int64_t panel_bytes = lesser(x.k, depth) * x.kStepBytes;
@@ -46,8 +60,7 @@ void multiply_blocks(Product<Step>& x, int64_t rows, int64_t columns, int64_t de
   const int64_t resident = (x.chunk_bytes - wider) / resident_row;
   const int64_t chunk = resident > most ? resident : most;
   if constexpr (kTiled<Step>) {
-    if (x.scratch != nullptr && tiles_pay(x, rows, columns))
-      return multiply_by_tiles(x, rows, columns, chunk, depth);
+    if (by_tiles(x, rows, columns)) return multiply_by_tiles(x, rows, columns, chunk, depth);
   }
   multiply_chunks(x, rows, chunk, depth, [&](int64_t count) DVM_LAMBDA_INLINE {
     if constexpr (kWidensRows<Step>) {
