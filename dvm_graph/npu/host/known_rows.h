@@ -55,6 +55,12 @@ RunRows choose_from(const Group& group) {
   using SiluOfSum = TheseSteps<load, kept(add_row), sigmoid, multiply_row>;
   using SiluOfShifted = TheseSteps<load, kept(add_value), sigmoid, multiply_row>;
   using SiluTimes = TheseSteps<load, sigmoid, multiply_row, multiply_row>;
+  // Behind the products of a step: of an LSTM, whose cell comes before its h, and of a GRU.
+  using Lstm =
+      TheseSteps<load, kept(Do::tanh), load, sigmoid, kept(multiply_row), load, kept(sigmoid), load,
+                 sigmoid, multiply_row, kept(add_row), Do::tanh, multiply_row>;
+  using Gru = TheseSteps<load, kept(sigmoid), load, add_row, kept(Do::tanh), subtract_from_row,
+                         multiply_row, add_row>;
   switch (group.fold) {
     case Family::v_reduce_sum:
       return choose<Fold<Family::v_reduce_sum>, Load, SquareOfDifference, ExpOfDifference, Square,
@@ -67,7 +73,8 @@ RunRows choose_from(const Group& group) {
   if constexpr (from == From::row) {
     if (quantizes_rows(group)) return &quantize_rows;
     return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale, Gelu, GeluOfSum,
-                  GeluOfShifted, TanhGelu, Silu, SiluOfSum, SiluOfShifted, SiluTimes>(group);
+                  GeluOfShifted, TanhGelu, Silu, SiluOfSum, SiluOfShifted, SiluTimes, Lstm, Gru>(
+        group);
   } else {
     return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(group);
   }
