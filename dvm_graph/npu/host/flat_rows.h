@@ -13,8 +13,7 @@ namespace {
 
 class FlatRows {
  public:
-  // The group, which is changed from block to block where it `suits`.
-  explicit FlatRows(Group& group) : group_(group), row_(group.extents.inner) {}
+  explicit FlatRows(const Group& group) : group_(group), row_(group.extents.inner) {}
 
   static bool are_short(const Group& group) {
     const Extents& e = group.extents;
@@ -205,7 +204,7 @@ class FlatRows {
   }
 
   static constexpr int kMostSteps = 2 * kMostJoined;
-  Group& group_;
+  Group group_;  // which changes from block to block
   const int64_t row_;
   Place places_[kMostSteps];  // as they were
   Operand in_[kMostSteps], out_[kMostSteps];
@@ -214,7 +213,7 @@ class FlatRows {
 };
 
 // False: nothing was done.
-[[gnu::noinline]] bool run_flat(Group& group, FetchAhead& ahead) {
+[[gnu::noinline]] bool run_flat(const Group& group, FetchAhead& ahead) {
   if (!FlatRows::are_short(group)) return false;
   FlatRows flat(group);
   if (!flat.suits()) return false;

@@ -1,5 +1,6 @@
 // Joined instructions (vm/strips.h): a group at a time, or, where groups go over the same rows
 // (vm/row_blocks.h), in turns on a few rows.
+#include "npu/host/decoded_groups.h"
 #include "npu/host/flat_rows.h"
 #include "npu/host/streamed_rows.h"
 #include "npu/host/units.h"
@@ -21,10 +22,13 @@ class RowBlocks {
  public:
   RowBlocks(Core& core, const uint64_t* words) : core_(core) {
     do {
-      Group& group = groups_[count_++];
-      Decoder(core, group).run(words);
-      words = group.end;
+      Group& own = groups_[count_];
+      const DecodedGroup decoded = decoded_group(core, words, own);
+      if (&decoded.group != &own) own = decoded.group;
+      turns_[count_++].run = decoded.run;
+      words += decoded.group.words;
     } while (groups_[count_ - 1].goes_on && count_ < kMostRowGroups);
+    end_ = words;
     choose_block();
     for (int g = 0; g < count_; g++) start(g);
     choose_streamed();
@@ -52,7 +56,7 @@ class RowBlocks {
       }
     }
     if (streams_) streamed_.finish();
-    return groups_[count_ - 1].end;
+    return end_;
   }
 
  private:
@@ -97,7 +101,6 @@ class RowBlocks {
   void start(int g) {
     Group& group = groups_[g];
     Turn& turn = turns_[g];
-    if (!turn.along) turn.run = choose_run(group);
     for (int s = 0; s < group.count; s++) {
       Place& place = group.places[s];
       place.in.outer = turn.along ? place.in.inner : place.in.middle;
@@ -162,6 +165,7 @@ class RowBlocks {
   }
 
   Core& core_;
+  const uint64_t* end_;
   Group groups_[kMostRowGroups];
   Turn turns_[kMostRowGroups];
   alignas(kVectorBytes) float lanes_[kMostRowGroups][kF];
@@ -178,19 +182,19 @@ class RowBlocks {
 const uint64_t* run_joined(Core& core, const uint64_t* words) {
   if ((flags_of(words) & kRows) != 0) return RowBlocks(core, words).run();
   if (Decoder::folds(words)) return run_folds(core, words);
-  Group group;
-  Decoder(core, group).run(words);
+  Group own;
+  const DecodedGroup decoded = decoded_group(core, words, own);
+  const Group& group = decoded.group;
   const Extents& e = group.extents;
   FetchAhead ahead(core);
   ahead.begin(core.ahead);
   if (!run_flat(group, ahead)) {
-    const RunRows run = choose_run(group);
     for (int64_t o = 0; o < e.outer; o++) {
-      run(group, {o, e.middle, e.inner, group.folded.at}, ahead);
+      decoded.run(group, {o, e.middle, e.inner, group.folded.at}, ahead);
     }
   }
   ahead.end(core.ahead);
-  return group.end;
+  return words + group.words;
 }
 
 }  // namespace dvm::DVM_LEVEL

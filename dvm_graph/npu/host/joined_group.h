@@ -118,8 +118,9 @@ enum class From : uint8_t { row, value, self, f16, bf16, i8, u8 };
 struct Place {
   Tile<const std::byte> in;
   Tile<std::byte> out;
-  Keep keep;  // as the step's, but for rows where a stream is not aligned
-  From from;  // what `in` is, also of a step by which a run begins
+  Keep keep;                   // as the step's, but for rows where a stream is not aligned
+  From from;                   // what `in` is, also of a step by which a run begins
+  uint16_t in_word, out_word;  // which of the group's words say where these are; 0: none
 };
 
 struct Group {
@@ -132,8 +133,29 @@ struct Group {
   bool accumulate = false;
   Extents extents{};
   bool goes_on = false;  // by rows, with the group that follows
-  const uint64_t* end = nullptr;
+  uint16_t words = 0;
+  uint16_t folded_word = 0;  // as of a place
+
+  Group() = default;
+  // Without what lies behind its steps.
+  Group(const Group& other) { *this = other; }
+  Group& operator=(const Group& other) {
+    for (int s = 0; s < other.count; s++) steps[s] = other.steps[s];
+    for (int s = 0; s < other.count; s++) places[s] = other.places[s];
+    count = other.count;
+    streams = other.streams;
+    fold = other.fold;
+    folded = other.folded;
+    accumulate = other.accumulate;
+    extents = other.extents;
+    goes_on = other.goes_on;
+    words = other.words;
+    folded_word = other.folded_word;
+    return *this;
+  }
 };
+
+constexpr int kMostGroupWords = kMostJoined * (1 + 2 * 3);  // of unary and binary instructions
 
 Do unary_step(Family family, DType dtype) {
   switch (family) {
@@ -206,33 +228,56 @@ constexpr int64_t element_bytes(From from) {
 
 class Decoder {
  public:
-  Decoder(Core& core, Group& group) : core_(core), group_(group) {}
+  // Of the group that begins there.
+  Decoder(const Core& core, Group& group, const uint64_t* words)
+      : core_(core), group_(group), begin_(words) {}
 
   static bool folds(const uint64_t* words) { return form_of(family_of(words)) == Form::reduce; }
 
-  void run(const uint64_t* words) {
+  void run() {
+    const uint64_t* words = begin_;
     bool joined = true;
-    group_.extents = extents_of(core_, words);
-    if (folds(words)) {
-      group_.extents = {1, group_.extents.outer, group_.extents.middle};
-    }
     do {
       joined = (flags_of(words) & kJoined) != 0;
       group_.goes_on = (flags_of(words) & kRows) != 0;
       decode(words);
       words += (words[0] >> 16) & 0xff;
     } while (joined && group_.count + 2 <= 2 * kMostJoined);
-    group_.end = words;
+    group_.words = static_cast<uint16_t>(words - begin_);
     for (int s = 0; s < group_.count; s++) group_.places[s].from = source_of(group_.steps[s].what);
     for (int s = 0; s < group_.count; s++) find_run(s);
+    locate();
+  }
+
+  // What hangs on the tile: where operands lie, and the loops.
+  void locate() {
+    const Extents e = extents_of(core_, begin_);
+    group_.extents = folds(begin_) ? Extents{1, e.outer, e.middle} : e;
+    for (int s = 0; s < group_.count; s++) {
+      Place& place = group_.places[s];
+      if (place.in_word != 0) place.in.at = at<const std::byte>(place.in_word);
+      if (place.out_word != 0) place.out.at = at<std::byte>(place.out_word);
+    }
+    if (group_.fold == Family::count_) return;
+    const uint8_t flags = flags_of(begin_ + group_.folded_word - 1);
+    group_.folded.at = at<float>(group_.folded_word);
+    group_.accumulate =
+        (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core_.first_chunk);
   }
 
  private:
+  template <class T>
+  T* at(uint16_t word) const {
+    return tile_at<T>(core_, begin_ + word).at;
+  }
+  uint16_t number_of(const uint64_t* word) const { return static_cast<uint16_t>(word - begin_); }
+
   // Of an instruction: what is left in the strip, or a row or value in memory.
   struct Source {
     bool left_behind = false;
     From from = From::row;
     Tile<const std::byte> at{};
+    uint16_t word = 0;
   };
 
   void decode(const uint64_t* words) {
@@ -251,7 +296,7 @@ class Decoder {
       const Source& other = turned ? x : y;
       add(with_source(binary_step(family, dtype_of(words), turned),
                       alike ? From::self : other.from),
-          other.at);
+          other);
     } else if (form == Form::unary) {
       add(unary_step(family, dtype_of(words)), {});
     } else if (form == Form::reduce) {
@@ -321,12 +366,13 @@ class Decoder {
     }
     Tile<const std::byte> at = bytes_at<const std::byte>(word, kLane);
     if (form == Form::reduce) at = {at.at, 0, at.outer, kLane};
-    return {false, at.inner == 0 ? From::value : From::row, at};
+    return {false, at.inner == 0 ? From::value : From::row, at, number_of(word)};
   }
 
   Source widened(const uint64_t* load) const {
     const From from = from_storage(dtype_of(load));
-    return {false, from, bytes_at<const std::byte>(load + 3, element_bytes(from))};
+    return {false, from, bytes_at<const std::byte>(load + 3, element_bytes(from)),
+            number_of(load + 3)};
   }
 
   template <class Byte>
@@ -335,11 +381,11 @@ class Decoder {
     return {tile.at, tile.outer * bytes, tile.middle * bytes, tile.inner * bytes};
   }
 
-  void load(const Source& source) { add(with_source(Do::load_row, source.from), source.at); }
+  void load(const Source& source) { add(with_source(Do::load_row, source.from), source); }
 
-  void add(Do what, const Tile<const std::byte>& in) {
+  void add(Do what, const Source& in) {
     group_.steps[group_.count] = {what, Keep::nothing, DType::f32, nullptr, nullptr};
-    group_.places[group_.count++] = {in, {}, Keep::nothing, From::self};
+    group_.places[group_.count++] = {in.at, {}, Keep::nothing, From::self, in.word, 0};
   }
 
   Step& last_step() { return group_.steps[group_.count - 1]; }
@@ -348,6 +394,7 @@ class Decoder {
   void keep(const uint64_t* words, DType dtype) {
     Place& place = group_.places[group_.count - 1];
     place.out = bytes_at<std::byte>(operand_words(words, 0), element_bytes(from_storage(dtype)));
+    place.out_word = number_of(operand_words(words, 0));
     if (family_of(words) == Family::d_pack_a_bundles) {  // whose strides are those of bundles
       place.out.outer *= bundle_steps(DType::i8);
       place.out.middle *= bundle_steps(DType::i8);
@@ -362,12 +409,10 @@ class Decoder {
   }
 
   void finish(Family family, const uint64_t* words) {
-    const uint8_t flags = flags_of(words);
     const Tile<float> out = tile_at<float>(core_, operand_words(words, 0));
     group_.fold = family;
     group_.folded = {out.at, 0, out.outer, 0};
-    group_.accumulate =
-        (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core_.first_chunk);
+    group_.folded_word = number_of(operand_words(words, 0));
     // Where streams begin would decide in which order the rows are added.
     group_.streams = false;
     for (int s = 0; s < group_.count; s++) {
@@ -380,8 +425,9 @@ class Decoder {
   static constexpr int64_t kLane = sizeof(float);
   static constexpr uint32_t kNothing = ~0u;  // the address of no operand
 
-  Core& core_;
+  const Core& core_;
   Group& group_;
+  const uint64_t* const begin_;
   uint32_t left_ = kNothing;         // where the value lies that is in the strip
   const uint64_t* waiting_[2] = {};  // loads that are read where they are used
   int loads_ = 0;
