@@ -115,7 +115,7 @@ void HostDevice::submit(std::span<const Task> tasks) {
   placement_.keep_off_caller();
   dealt_to_ = shares_.size();
   stage_.share_out(dealt_to_);
-  upwards_.store(!upwards_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  upwards_ = !upwards_;
   alone_ = stage_.claims == 1;
   if (alone_) return;
   offer(stage_);
@@ -134,7 +134,7 @@ Trap HostDevice::finish() {
     return trap_;
   }
   if (!is_open()) return Trap{};
-  work(*cores_[0]);
+  work(*cores_[0], dealt_to_);
   close();
   return trap_;
 }
@@ -207,9 +207,11 @@ void HostDevice::Deal::share_out(size_t of_cores) {
 
 // A core that takes a claim finds everything that was written before.
 void HostDevice::offer(const Deal& deal) {
-  at_.store(&deal, std::memory_order_relaxed);
-  for (size_t core = 0; core < dealt_to_; core++) {
-    shares_[core].left.store(deal.shares[core], std::memory_order_release);
+  for (size_t core = dealt_to_; core-- > 0;) {  // the caller's is here
+    Share& share = shares_[core];
+    share.deal.store(&deal, std::memory_order_relaxed);
+    share.upwards.store(upwards_, std::memory_order_relaxed);
+    share.left.store(deal.shares[core], std::memory_order_release);
   }
 }
 
@@ -227,10 +229,7 @@ int64_t HostDevice::take(Share& share, bool from_low) {
 }
 
 bool HostDevice::has_unclaimed_tiles() const {
-  return std::ranges::any_of(shares_, [](const Share& share) {
-    const uint64_t left = share.left.load(std::memory_order_relaxed);
-    return (left & UINT32_MAX) < left >> 32;
-  });
+  return std::ranges::any_of(shares_, [](const Share& share) { return !share.is_empty(); });
 }
 
 // The only claim of a stage, which no other core finds.
@@ -245,18 +244,18 @@ void HostDevice::run_alone(const Deal& deal) {
   report(core, deal.first_task + static_cast<size_t>(only - deal.tasks.begin()));
 }
 
-// Takes claims until there are none left; how many it took.
-int64_t HostDevice::work(Core& core) {
+// Takes claims until there are none left of so many shares, its own first; how many it took.
+int64_t HostDevice::work(Core& core, size_t shares) {
   CoreRecord* const record = records_.empty() ? nullptr : &records_[index_of(core)];
   const size_t own = index_of(core);
   Interruption* const interruption = own == 0 ? interruption_ : nullptr;
   size_t previous = SIZE_MAX;
   int64_t taken = 0;
-  for (size_t other = 0; other < dealt_to_; other++) {
+  for (size_t other = 0; other < shares; other++) {
     Share& share = shares_[(own + other) % dealt_to_];
-    const bool from_low = upwards_.load(std::memory_order_relaxed) == (other == 0);
+    const bool from_low = share.upwards.load(std::memory_order_relaxed) == (other == 0);
     for (int64_t claim; (claim = take(share, from_low)) >= 0; taken++) {
-      const Deal& deal = *at_.load(std::memory_order_relaxed);  // until the claim is done
+      const Deal& deal = *share.deal.load(std::memory_order_relaxed);  // until the claim is done
       const auto next = std::ranges::upper_bound(deal.numbers, claim);
       const auto part = static_cast<size_t>(next - deal.numbers.begin()) - 1;
       const size_t index = part % deal.tasks.size();
@@ -380,7 +379,7 @@ void HostDevice::worker_loop(Core& core, bool runs_errands) {
       if (!loops_.empty())
         work_at_loops(core);
       else
-        in_turns_ ? work_in_turns(core) : (void)work(core);
+        in_turns_ ? work_in_turns(core) : (void)work(core, dealt_to_);
       inside.store(false, std::memory_order_release);
       state_.fetch_sub(1, std::memory_order_seq_cst);
       if (resting_.load(std::memory_order_seq_cst)) state_.notify_all();

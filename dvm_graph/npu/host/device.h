@@ -95,11 +95,20 @@ class HostDevice final : public Device, private Standby {
     void share_out(size_t cores);
   };
 
-  struct alignas(64) Share {
+  // All that a core needs to take a claim, in one line: each that comes from another core's cache
+  // takes as long as the product of many a turn.
+  struct alignas(kLinePair) Share {
     // The claims [low, high) of one core that nobody has taken yet, as low | high << 32; they are
     // numbered core by core, and there task by task.
     std::atomic<uint64_t> left{0};
-    std::atomic<bool> inside{false};  // the core, a worker's, is in the stage
+    std::atomic<const Deal*> deal{nullptr};  // whose claims they are
+    std::atomic<bool> upwards{false};        // the order in which the core claims them
+    std::atomic<bool> inside{false};         // the core, a worker's, is in the stage
+
+    bool is_empty() const {
+      const uint64_t claims = left.load(std::memory_order_relaxed);
+      return (claims & UINT32_MAX) >= claims >> 32;
+    }
   };
 
   void post(Errand& errand) override;
@@ -113,13 +122,13 @@ class HostDevice final : public Device, private Standby {
   void drop_claims();
   void offer(const Deal& deal);
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
-  int64_t work(Core& core);
+  int64_t work(Core& core, size_t shares);
   void run_alone(const Deal& deal);
   void open(bool wakes);
   void close();
   bool is_open() const { return (state_.load(std::memory_order_acquire) & kOpen) != 0; }
   void run_turn_stage(const Deal& deal, bool shared);
-  void await_claims();
+  void await_claims(int64_t done);
   void work_in_turns(Core& core);
   void work_at_loops(Core& core);
   void run_loop(Core& core, const TurnLoop& loop, size_t first_task);
@@ -145,24 +154,26 @@ class HostDevice final : public Device, private Standby {
   Deal stage_;                     // that was submitted
   std::vector<Deal> turn_stages_;  // beyond those of the turns at hand, capacity
   bool in_turns_ = false;
-  size_t dealt_to_ = 0;                   // cores, from the first one on
-  std::span<const TurnLoop> loops_;       // empty: there are none
-  std::atomic<const Deal*> at_{nullptr};  // whose claims there are
-  Trap trap_;
+  size_t dealt_to_ = 0;              // cores, from the first one on
+  std::span<const TurnLoop> loops_;  // empty: there are none
+  std::vector<Share> shares_;
   std::span<CoreRecord> records_;
   Interruption* interruption_ = nullptr;
 
-  bool alone_ = false;                          // the stage is a single claim
-  std::atomic<bool> upwards_{false};            // the order in which cores claim their own shares
-  alignas(64) std::atomic<int64_t> undone_{0};  // claims of a stage of turns
-  std::atomic<size_t> next_loop_{0};            // that nobody has taken
-  std::vector<Share> shares_;
-  alignas(64) std::atomic<bool> trapped_{false};
+  // The caller's.
+  alignas(kLinePair) Trap trap_;
+  bool alone_ = false;       // the stage is a single claim
+  bool upwards_ = false;     // the order in which cores claim their own shares
+  int64_t handed_over_ = 0;  // claims of turns that workers have taken
+
+  alignas(kLinePair) std::atomic<int64_t> done_{0};      // of those
+  alignas(kLinePair) std::atomic<size_t> next_loop_{0};  // that nobody has taken
+  std::atomic<bool> trapped_{false};
   std::atomic<bool> dropped_{false};  // claims, by a trap or an interruption
   // generation:20 | open:1 | workers inside:11. A worker joins by incrementing an open state.
   static constexpr uint32_t kOpen = 1u << 11, kInside = kOpen - 1, kGeneration = kOpen << 1;
   static uint32_t generation_of(uint32_t state) { return state & ~(kOpen | kInside); }
-  alignas(64) std::atomic<uint32_t> state_{0};
+  alignas(kLinePair) std::atomic<uint32_t> state_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> resting_{false};  // until the next submit; who leaves wakes those that wait
   std::atomic<Errand*> errand_{nullptr};

@@ -16,7 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSpinsPerClose = 4096;
-constexpr int kTrials = 3;  // turns of each kind; the fastest counts
+constexpr int kSpinsPerLook = 64;  // at the shares of others
+constexpr int kTrials = 3;         // turns of each kind; the fastest counts
 
 // Whether a turn goes to all cores.
 class Sharing {
@@ -114,6 +115,8 @@ Trap HostDevice::run_turns(std::span<const Task> tasks, std::span<const size_t> 
   trapped_.store(false, std::memory_order_relaxed);
   dropped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
+  done_.store(0, std::memory_order_relaxed);
+  handed_over_ = 0;
   in_turns_ = true;
   const auto shared = std::ranges::count_if(stages, [](const Deal& d) { return d.claims > 1; });
   Sharing sharing(
@@ -121,7 +124,7 @@ Trap HostDevice::run_turns(std::span<const Task> tasks, std::span<const size_t> 
       std::chrono::duration<double>(static_cast<double>(shared) * target_.costs.stage_start));
   while (!dropped_.load(std::memory_order_relaxed) && turns.begin()) {
     // What a core used last in a turn, it uses first in the next one.
-    upwards_.store(!upwards_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    upwards_ = !upwards_;
     sharing.begin();
     for (const Deal& stage : stages) {
       if (dropped_.load(std::memory_order_relaxed)) break;
@@ -139,38 +142,45 @@ void HostDevice::run_turn_stage(const Deal& deal, bool shared) {
   if (!shared) {
     if (is_open()) close();
     offer(deal);
-    (void)work(*cores_[0]);
+    (void)work(*cores_[0], dealt_to_);
     return;
   }
-  undone_.store(deal.claims, std::memory_order_relaxed);
   offer(deal);
   if (!is_open()) {
     placement_.keep_off_caller();
     open(true);
   }
-  undone_.fetch_sub(work(*cores_[0]), std::memory_order_relaxed);
-  await_claims();
+  handed_over_ += deal.claims - work(*cores_[0], dealt_to_);
+  await_claims(handed_over_);
 }
 
 // Those that other cores are at, once there are no more to take.
-void HostDevice::await_claims() {
-  for (int spins = 1; undone_.load(std::memory_order_acquire) != 0; spins++) {
+void HostDevice::await_claims(int64_t done) {
+  for (int spins = 1; done_.load(std::memory_order_acquire) != done; spins++) {
     if (dropped_.load(std::memory_order_relaxed) || spins % kSpinsPerClose == 0) return close();
     relax();
   }
 }
 
 // Cores for which there is never a claim would only take the counters of claims out of the caches
-// of the others.
+// of the others; so would one that looks for claims of others whenever it has none.
 void HostDevice::work_in_turns(Core& core) {
-  if (index_of(core) >= dealt_to_) return;
+  const size_t index = index_of(core);
+  if (index >= dealt_to_) return;
+  Share& own = shares_[index];
+  int spins = 0;
   do {
-    const int64_t taken = work(core);
-    if (taken > 0) {
-      undone_.fetch_sub(taken, std::memory_order_release);
-    } else {
+    const bool looks = ++spins % kSpinsPerLook == 0;
+    if (own.is_empty() && !looks) {
       relax();
+      continue;
     }
+    const Deal* const deal = own.deal.load(std::memory_order_relaxed);
+    const bool steals = looks || deal->claims > static_cast<int64_t>(dealt_to_);
+    const int64_t taken = work(core, steals ? dealt_to_ : 1);
+    if (taken == 0) continue;
+    done_.fetch_add(taken, std::memory_order_release);
+    spins = 0;
   } while (is_open());
 }
 
