@@ -345,6 +345,7 @@ void ControlRunner::repeat_apart(LoopState& loop, int64_t end, int64_t strands,
         range = {first, next - first, strands};
       }
       turns.emplace_back(call_, *shares_, loop, end, range, nullptr);
+      turns.back().fetch_rows_ahead(chain);
       std::unique_ptr<Runner>& runner = alone_[{chain, share}];
       if (runner == nullptr)
         runner = call_.bodies[0].program->make_runner(device_, Cores::one, chain);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/numbers.h"
@@ -13,12 +14,15 @@ namespace {
 
 // No core fetches more than this by itself behind what is read.
 constexpr size_t kFetchedAhead = 4096;
+// Of a row. A turn that reads more takes long enough for its products to fetch what they add, and
+// would wait for what a core cannot have under way at once.
+constexpr size_t kMostFetched = size_t{8} << 10, kLine = kLinePair / 2;
 
 }  // namespace
 
 RepeatedTurns::RepeatedTurns(const ControlCall& call, const TurnShares& shares, LoopState& loop,
                              int64_t end, const Range& range, Interruption* ends)
-    : call_(call), loop_(loop), end_(end), range_(range), interruption_(ends) {
+    : call_(call), shares_(shares), loop_(loop), end_(end), range_(range), interruption_(ends) {
   for (size_t i = 0; i < loop.operands.size(); i++) {
     const Tensor& operand = loop.operands[i];
     operand_bytes_.push_back(bytes_of(operand));
@@ -47,7 +51,30 @@ bool RepeatedTurns::next(std::span<std::byte*> inputs, std::span<std::byte*> out
     const CollectedRows& rows = loop_.rows[i];
     outputs[said + states + i] = rows.at(turn_) + skipped(rows.row_bytes);
   }
+  if (fetches_ && turn_ + 1 < end_) fetch_rows(turn_ + 1);
   return true;
+}
+
+// From memory, or from the core that has computed them.
+void RepeatedTurns::fetch_rows(int64_t turn) const noexcept {
+  const auto fetch = [](const std::byte* row, size_t bytes, auto writes) {
+    if (bytes > kMostFetched) return;
+    for (size_t i = 0; i < bytes; i += kLine)
+      __builtin_prefetch(row + i, decltype(writes)::value, 2);
+  };
+  const size_t states = spare_.size();
+  for (size_t i = 0; i < call_.scanned.size(); i++) {
+    const size_t at = call_.told() + states + i;
+    if (!shares_.reads(chain_, at)) continue;
+    const int64_t bytes = operand_bytes_[at];
+    const std::byte* const row = loop_.row_of(i, turn, call_.scanned[i] != 0, bytes);
+    fetch(row + skipped_[at], share_of(bytes), std::false_type{});
+  }
+  for (size_t i = 0; i < loop_.rows.size(); i++) {
+    if (chain_ != nullptr && chain_->outputs[call_.said() + states + i] == 0) continue;
+    const CollectedRows& rows = loop_.rows[i];
+    fetch(rows.at(turn) + skipped(rows.row_bytes), share_of(rows.row_bytes), std::true_type{});
+  }
 }
 
 void RepeatedTurns::hand_over_states(const Chain* chain) const {

@@ -29,6 +29,13 @@ class alignas(kLinePair) RepeatedTurns final : public BodyTurns {
 
   bool next(std::span<std::byte*> inputs, std::span<std::byte*> outputs) noexcept override;
 
+  // A core sees them through by itself, those of a chain if there are any: it fetches rows of the
+  // next turn while it is at one.
+  void fetch_rows_ahead(const Chain* chain) {
+    fetches_ = true;
+    chain_ = chain;
+  }
+
   // Of the strands that took part by themselves, what a chain, if any, has left of their states.
   void hand_over_states(const Chain* chain) const;
 
@@ -42,9 +49,11 @@ class alignas(kLinePair) RepeatedTurns final : public BodyTurns {
   }
   bool turns_taken_are_odd() const { return (turn_ - first_) % 2 != 0; }
   void keep_own_states();
+  void fetch_rows(int64_t turn) const noexcept;
   void end_turn();
 
   const ControlCall& call_;
+  const TurnShares& shares_;
   LoopState& loop_;
   const int64_t first_ = loop_.turn, end_;
   const Range range_;
@@ -55,6 +64,8 @@ class alignas(kLinePair) RepeatedTurns final : public BodyTurns {
   OwnLines<std::byte*> inputs_, spare_;
   OwnLines<std::byte> own_states_;  // two places of each; empty: they are the loop's
   bool begun_ = false;
+  bool fetches_ = false;  // what a turn behind the one at hand will read and store
+  const Chain* chain_ = nullptr;
 };
 
 }  // namespace dvm

@@ -12,6 +12,13 @@ namespace dvm {
 
 TurnShares::TurnShares(const ControlCall& call) : body_(&call.bodies[0].program->model()) {
   chains_ = chains_of(*body_, call);
+  const auto add_reads = [&](const Chain* chain) {
+    const std::vector<char> read = values_read_by(chain);
+    std::vector<char>& inputs = reads_.emplace_back();
+    for (const uint32_t input : body_->inputs) inputs.push_back(read[input]);
+  };
+  add_reads(nullptr);
+  for (const Chain& chain : chains_) add_reads(&chain);
   if (call.strands == kNoSlot) return;
   const auto axes_of = [&](const std::vector<uint32_t>& values, size_t first) {
     std::vector<int> axes;
@@ -50,7 +57,7 @@ int64_t TurnShares::strands_of(const LoopState& loop) const {
 }
 
 // By all calls of the body, or those of a chain.
-TurnShares::Shared TurnShares::shared_by(const Chain* chain) const {
+std::vector<char> TurnShares::values_read_by(const Chain* chain) const {
   const Model& body = *body_;
   std::vector<char> read(body.values.size(), false);
   for (size_t call = 0; call < body.calls.size(); call++) {
@@ -59,6 +66,12 @@ TurnShares::Shared TurnShares::shared_by(const Chain* chain) const {
       read[static_cast<size_t>(access.value)] = true;
     }
   }
+  return read;
+}
+
+TurnShares::Shared TurnShares::shared_by(const Chain* chain) const {
+  const Model& body = *body_;
+  const std::vector<char> read = values_read_by(chain);
   Shared shared;
   for (size_t value = 0; value < read.size(); value++) {
     const Tensor& contents = body.values[value].contents;

@@ -30,6 +30,11 @@ class TurnShares {
   };
 
   std::span<const Chain> chains() const { return chains_; }
+  // Whether a chain, or any of them, reads an input of the body.
+  bool reads(const Chain* chain, size_t input) const {
+    return reads_[chain == nullptr ? 0 : static_cast<size_t>(chain - chains_.data()) + 1][input] !=
+           0;
+  }
   // That of the strands in an input of the body; -1: it has none.
   int axis_of(size_t input) const { return strand_axes_[input]; }
   // That lie one after the other in all that has some; 1 where they are not known.
@@ -45,6 +50,7 @@ class TurnShares {
     std::vector<size_t> operands;  // of the body
   };
 
+  std::vector<char> values_read_by(const Chain* chain) const;
   Shared shared_by(const Chain* chain) const;
   double reading_seconds(const LoopState& loop, size_t part, const Target& target) const;
 
@@ -54,7 +60,8 @@ class TurnShares {
   // in rows that are collected.
   bool stranded_ = false;
   std::vector<int> strand_axes_, row_axes_;
-  std::vector<Shared> shared_;  // of the body, and of each chain
+  std::vector<std::vector<char>> reads_;  // by input: the body, and each chain
+  std::vector<Shared> shared_;            // of the body, and of each chain
 };
 
 }  // namespace dvm
