@@ -55,7 +55,7 @@ def constant_of(tensor: torch.Tensor, order: Sequence[int]) -> Array:
     place, written = tensor.data_ptr(), tensor._version
     known = _arrays.get(tensor)
     if known is None or known[:2] != (place, written):
-        array = np.ascontiguousarray(array_of(tensor).transpose(order))
+        array = np.asarray(array_of(tensor).transpose(order), order="C")
         known = _arrays[tensor] = place, written, array
     return known[2]
 

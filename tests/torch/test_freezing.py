@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from dvm_graph.errors import RescueWarning
 from dvm_graph.torch_backend import freezing
 from dvm_graph.torch_backend.freezing import Frozen
 from dvm_graph.torch_backend.piece import Piece
@@ -115,6 +116,34 @@ def test_graphs_share_panels_as_long_as_there_is_a_module() -> None:
     torch._dynamo.reset()
     gc.collect()
     assert _packed() == before
+
+
+@torch.no_grad()
+def test_results_that_are_constants_may_be_written_to(recwarn: pytest.WarningsRecorder) -> None:
+    """Parameters, views and functions of them; of any rank, and without elements."""
+
+    class Constants(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.matrix = nn.Parameter(torch.rand(4, 4))
+            self.scale = nn.Parameter(torch.tensor(2.5))
+            self.nothing = nn.Parameter(torch.rand(0, 3))
+            self.register_buffer("index", torch.arange(3))
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            functions = self.matrix * 2, self.scale + 1, self.nothing + 1, self.index + 1
+            return x @ self.matrix, x * self.scale, *functions, self.matrix.t(), self.matrix
+
+    module = Constants()
+    compiled = _frozen(module)
+    for rows in range(1, 12):
+        x = torch.rand(rows, 4)
+        results = compiled(x)
+        for mine, theirs in zip(results, module(x), strict=True):
+            close(mine, theirs)
+        for result in results[-1:] if rows % 4 == 0 else results[2:-2]:
+            result.add_(1)
+    assert not [w for w in recwarn if issubclass(w.category, RescueWarning)]
 
 
 @torch.no_grad()
