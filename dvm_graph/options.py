@@ -78,7 +78,7 @@ class Options:
     precision: str = "f32"
     """"bf16": matrix products and convolutions round their f32 operands to bfloat16 and add up in f32, on
     CPUs with AVX512-BF16; everything else stays f32. "stored": matrix products whose operands both are bfloat16 do so, which
-    takes nothing from them. "i8": products with weights of 2, 4 or 8 bits in blocks round what
+    takes nothing from them but subnormals, which are 0. "i8": products with weights of 2, 4 or 8 bits in blocks round what
     they multiply to bytes, each block by its largest element, as `accuracy_level` 4 has it. "f32": nothing is rounded
     but where the model allows it."""
     winograd: bool = True

@@ -30,7 +30,7 @@ from dvm_graph.torch_backend.decompositions import DECOMPOSED
 from dvm_graph.torch_backend.freezing import Frozen, Run, kept_tensors
 from dvm_graph.torch_backend.operators import is_operator, is_supported
 from dvm_graph.torch_backend.partition import fuse_pieces, is_filled, is_seeded
-from dvm_graph.torch_backend.piece import CONSTANT, ORDER, Order, compile_piece, inverse, order_of
+from dvm_graph.torch_backend.piece import ORDER, Order, compile_piece, inverse, order_of
 from dvm_graph.torch_backend.resizing import WHOLE, whole
 from dvm_graph.torch_backend.results import hold_apart, own_results
 from dvm_graph.torch_backend.sizes import Sizes
@@ -57,7 +57,7 @@ def dvm(
         module: the graph.
         inputs: tensors and sizes that it was traced with.
         options: single fields of `dvm_graph.Options` (`options={"cores": 1}`); `"freezing": True` takes parameters and
-            buffers of graphs that infer for constants (`freezing.py`).
+            buffers of graphs that infer for constants (`freezing.py`), which compiles them when they are called.
         mode: torch passes it on; there are none.
 
     Raises:
@@ -174,24 +174,23 @@ def _compile(
     `laid`: arguments to be laid out in an order; `own`: results that are to be no views; `constants`: arguments that are the
     same tensors in each run.
     """
-    given = _placeholders(graph)
-    for at, tensor in (constants or {}).items():
-        given[at].meta[CONSTANT] = tensor
     _tell_what_is_drawn_again(graph)
     _read_in_any_order(graph)
     Sizes(graph).compute_from_arguments()
     _scatter_in_place(graph)
     cut = fuse_pieces(graph, is_supported, _computes)
+    given = _placeholders(cut)
+    known = {given[at]: tensor for at, tensor in (constants or {}).items()}
     sizes = Sizes(cut)
     for node in list(cut.graph.nodes):
         if node.op != "call_module":
             continue
         inner = cut.get_submodule(node.target)
         sizes.give(node, inner)
-        _tell_arguments(node, inner)
+        _tell_orders(node, inner)
         free = {at: result for at, result in _results(node) if _is_free(result)}
         try:
-            piece = compile_piece(inner, options, free)
+            piece = compile_piece(inner, options, free, _taken(known, node, inner))
         except DvmError as error:
             warnings.warn(f"not compiled, torch runs it: {error}", RescueWarning, stacklevel=2)
             continue
@@ -247,11 +246,18 @@ def _note_order(result: Node, order: Order, orders: dict[str, Order]) -> None:
             _note_order(user, order, orders)
 
 
-def _tell_arguments(call: Node, piece: GraphModule) -> None:
+def _tell_orders(call: Node, piece: GraphModule) -> None:
     for placeholder, argument in zip(_placeholders(piece), call.args, strict=True):
-        for known in (ORDER, CONSTANT):
-            if known in argument.meta:
-                placeholder.meta[known] = argument.meta[known]
+        if ORDER in argument.meta:
+            placeholder.meta[ORDER] = argument.meta[ORDER]
+
+
+def _taken(
+    constants: Mapping[Node, torch.Tensor], call: Node, piece: GraphModule
+) -> dict[Node, torch.Tensor]:
+    """The constants among the arguments of a piece, by its placeholders."""
+    arguments = zip(_placeholders(piece), call.args, strict=True)
+    return {placeholder: constants[given] for placeholder, given in arguments if given in constants}
 
 
 def _placeholders(graph: GraphModule) -> list[Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,8 +32,6 @@ from dvm_graph.torch_backend.translation import (
 Order: TypeAlias = tuple[int, ...]
 ORDER = "dvm_order"
 """Of the axes of a tensor, among what a node of torch's graph knows."""
-CONSTANT = "dvm_constant"
-"""The tensor that an argument always is, there too."""
 
 
 _Input: TypeAlias = tuple[str, Order | None, torch.dtype | None]
@@ -84,15 +82,20 @@ class Piece(torch.nn.Module):
 
 
 def compile_piece(
-    module: torch.fx.GraphModule, options: Options, free: Collection[int] = ()
+    module: torch.fx.GraphModule,
+    options: Options,
+    free: Collection[int] = (),
+    constants: Mapping[torch.fx.Node, torch.Tensor] | None = None,
 ) -> Piece:
     """The program of a graph of operators that are all supported.
 
-    Results lie in memory as torch's graph says, but for those whose numbers are in `free`: they lie as they come.
+    Results lie in memory as torch's graph says, but for those whose numbers are in `free`: they lie as they come. `constants`: what
+    some placeholders always are.
 
     Raises:
         DvmError: it does not compile.
     """
+    constants = constants or {}
     with border("compile a graph of torch"):
         facts = Facts(Symbols(), Meter(options))
         graph = Graph("torch")
@@ -105,8 +108,8 @@ def compile_piece(
         floats = [node for node in placeholders if isinstance(node.meta["val"], torch.SymFloat)]
         orders = {node: order_of(node) for node in tensors}
         for node, order in orders.items():
-            if CONSTANT in node.meta:
-                value = graph.constant(constant_of(node.meta[CONSTANT], order), node.name)
+            if node in constants:
+                value = graph.constant(constant_of(constants[node], order), node.name)
             else:
                 shape = shape_of(node, facts.symbols)
                 dtype = DTYPES[node.meta["val"].dtype]
@@ -141,7 +144,7 @@ def compile_piece(
         compiled = compile_graph(graph, facts, options)
         packed = packed_arrays(options)
         program = assemble(compiled.plan, options, release_packed=True, packed=packed)
-    given = [node for node in tensors if CONSTANT not in node.meta]
+    given = [node for node in tensors if node not in constants]
     types = {node: node.meta["val"].dtype for node in given} | dict.fromkeys(floats, torch.float64)
     inputs = [
         (node.name, orders.get(node), types.get(node)) if node in types or node in sizes else None

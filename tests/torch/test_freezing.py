@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -222,17 +223,78 @@ class _Compiled:
 
 
 def test_what_changes_is_thawed_until_it_is_calm() -> None:
-    """Argument 1 changes at each call from the third on, argument 0 once."""
+    """Argument 1 changes at each call from the third to the twelfth, argument 0 at the twentieth."""
     compiled = _Compiled()
     frozen = Frozen(compiled, [0, 1])
     arguments = [torch.rand(2), torch.rand(2), torch.rand(2)]
     given = []
-    for call in range(12):
-        if call >= 2:
+    for call in range(48):
+        if 2 <= call < 12:
             arguments[1] += 1
+        if call == 19:
+            arguments[0] += 1
         given.append(frozen(arguments))
-    assert given == [[0, 1]] * 2 + [[]] * 4 + [[0]] * 6
-    arguments[0] += 1
-    given = [frozen(arguments) for _ in range(10)]
-    assert given == [[]] * 8 + [[0, 1]] * 2
+    assert given[:12] == [[0, 1]] * 2 + [[]] * 4 + [[0]] * 6
+    assert given[18] == [0] and given[19] == [] and given[-1] == [0, 1]
     assert compiled.constants == [[0, 1], [], [0], [0, 1]]
+
+
+def test_what_never_is_calm_is_compiled_once() -> None:
+    compiled = _Compiled()
+    frozen = Frozen(compiled, [0])
+    x = torch.rand(2)
+    for _ in range(200):
+        frozen([x])
+        x += 1
+    assert compiled.constants == [[0], []]
+
+
+def test_modules_that_share_a_graph_have_constants_of_their_own() -> None:
+    compiled = _Compiled()
+    frozen = Frozen(compiled, [0])
+    modules = [torch.rand(2) for _ in range(3)]
+    for _ in range(8):
+        given = [frozen([x]) for x in modules]
+    assert given == [[0]] * 3 and compiled.constants == [[0], [], [0], [0]]
+    for _ in range(20):  # a new tensor at each call
+        assert frozen([torch.rand(2)]) == []
+    assert len(frozen._modules) == 3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("read", ["strides", "dtype"])
+def test_memory_that_is_read_otherwise_is_another_constant(read: str) -> None:
+    class Kept(nn.Module):
+        def __init__(self, kept: torch.Tensor) -> None:
+            super().__init__()
+            self.register_buffer("kept", kept)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.kept.float()
+
+    whole = torch.rand(8, 8)
+    kept = torch.rand(8, 4)
+    kept.data = whole[:, :4] if read == "strides" else whole.bfloat16()[:, :4]
+    module = Kept(kept)
+    compiled = _frozen(module)
+    x = torch.rand(5, 8)
+    close(compiled(x), module(x))
+    if read == "strides":
+        module.kept.data = whole.view(-1)[:32].view(8, 4)
+    else:
+        module.kept.data = module.kept.data.view(torch.float16)
+    close(compiled(x), module(x), scale=float(module(x).nan_to_num().abs().max()))
+
+
+@torch.no_grad()
+def test_constants_go_with_their_module() -> None:
+    module = nn.Linear(64, 64).eval()
+    compiled = _frozen(module)
+    x = torch.rand(4, 64)
+    close(compiled(x), module(x))
+    gone = weakref.ref(module.weight)
+    before = _packed()
+    assert before > 0
+    del module, compiled
+    gc.collect()
+    assert gone() is None and _packed() == before - 1
