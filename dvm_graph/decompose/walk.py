@@ -95,6 +95,7 @@ class _Walk:
         """Whether what is walked stands for a node only if no part of it is a step of its own: a vendor
         operator, or control flow but for that of an operator's body, which is a level deep."""
         self._in_function = False
+        """Whether it is the body of an operator."""
         self._native = False
         """Whether it does only if no part of it is a vendor operator."""
         self._repeats = False

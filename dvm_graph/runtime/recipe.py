@@ -148,12 +148,12 @@ def _builder(options: Options) -> _core.ModelBuilder:
 
 
 def multiplies_bf16(options: Options) -> bool:
-    """Whether the device has instructions for products of bfloat16.
+    """Whether this is the host, and it has instructions for products of bfloat16.
 
     Raises:
         InputError: the machine lacks the level that is asked for.
     """
-    return _level(options.simd) in _core.bf16_levels()
+    return not options.device and _level(options.simd) in _core.bf16_levels()
 
 
 def _level(simd: str | None) -> str:
